@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -98,6 +99,8 @@ def _become(command: tuple[str, ...], env: dict[str, str], cwd: str, files: list
 
 def _become_round(command: tuple[str, ...], env: dict[str, str], output: int) -> None:
     os.setsid()
+    # Of a program that is started, no end removes the temporary directories of virtqual.
+    weakref.finalize._registry.clear()
     # As a program that is started begins, whatever virtqual does at a signal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):

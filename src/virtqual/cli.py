@@ -65,6 +65,7 @@ class _OnDemand(TyperGroup):
                 # A character that the locale cannot print must not end a session.
                 stream.reconfigure(errors="replace")
         with report_errors():
+            paths.check_state()
             return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:

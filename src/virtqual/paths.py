@@ -55,6 +55,13 @@ def state() -> Path:
     return Path(os.environ.get("VIRTQUAL_STATE") or root() / ".virtqual").resolve()
 
 
+def check_state() -> None:
+    """Raise `UsageError` if the state directory is a file."""
+    directory = state()
+    if directory.exists() and not directory.is_dir():
+        raise UsageError(f"VIRTQUAL_STATE: {directory} is no directory; name one, which may not exist yet")
+
+
 def shared() -> Path:
     """Return the directory of stacks and inputs (it may not exist yet)."""
     return Path(os.environ.get("VIRTQUAL_SHARED") or state()).resolve()

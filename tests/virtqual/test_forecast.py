@@ -1,21 +1,27 @@
 """`virtqual qualify --plan`: what would run, how long, and at what cost, before anything does."""
 
 import json
+import shutil
 
+import pytest
+from test_qualify import QUALIFIED
 from test_rotation import ON_THREE, ON_TWO
 
 
-def planned(site, *options, **env):
-    done = site.virtqual("qualify", "--system", "testsite", "-n", "lj", "--plan", *options, **env)
+def planned(site, *options, names=("-n", "lj"), **env):
+    done = site.virtqual("qualify", "--system", "testsite", *names, "--plan", *options, **env)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
     return " ".join(done.stdout.split())
 
 
-def test_what_was_never_run_has_no_duration_and_nothing_is_written(site):
-    said = planned(site)
-    assert "1 cases, 10 runs in the first round with its warm-ups: 10 jobs, one a run." in said
-    assert "How long it takes is not known: none of these cases was ever run here." in said
-    assert "stream" in said.partition("Not run here:")[2]
+def test_what_was_never_run_takes_what_the_system_file_states_and_nothing_is_written(site):
+    said = planned(site, FAKE_RUN_SECONDS="20")
+    assert "1 case, 10 runs in the first round with its warm-ups: 10 jobs, one a run." in said
+    # 5 s for ReFrame, and for each run 21 to 65 s.
+    assert "About 3.6 to 11 min if every metric is decided by the first round, 13 to 41 min if none" in said
+    assert "and what the jobs wait in the queue; the first round costs 0.056 to 0.17 node-hours." in said
+    assert "1 case was never run here: 20 to 60 s a run, and a few to start it, are assumed" in said
     assert not (site.path / "state/sessions").exists()
     assert not list((site.path / "slurm").glob("job.*"))
 
@@ -24,16 +30,15 @@ def test_durations_are_those_of_the_last_session(site):
     assert site.virtqual("qualify", "--system", "testsite", "-n", "lj").returncode == 0
     said = planned(site, "--pairs", "6")
     assert "14 runs in the first round" in said
-    assert "About 0 min if every metric is decided by the first round" in said
+    assert "native, s virtual, s" in said
+    assert " s if every metric is decided by the first round" in said
     assert "node-hours" in said
     assert "never run" not in said
 
 
 def test_nodes_that_are_held_and_all_work_at_once(site):
     said = planned(site, **ON_TWO)
-    assert (
-        "1 cases, 20 runs in the first round with its warm-ups: 2 jobs, held for the whole session." in said
-    )
+    assert "1 case, 20 runs in the first round with its warm-ups: 2 jobs, held for the whole session." in said
     assert "Checks of one node go over 2 nodes a side, all of them at work at once." in said
 
 
@@ -43,6 +48,65 @@ def test_nodes_that_the_system_file_leaves_out_are_not_planned_for(site):
     said = planned(site, **ON_THREE | {"FAKE_EXTRAS_cloud": json.dumps(cloud)})
     assert "Checks of one node go over 2 nodes a side" in said
     assert "Checks of one node go over 3 nodes a side" in planned(site, **ON_THREE)
+
+
+def test_without_slurm_and_without_a_stack_both_are_assumed(site):
+    shutil.rmtree(site.path / "state/stack")
+    said = planned(site, **ON_THREE | {"PATH": str(site.path / "none")}, names=())
+    assert "Checks of one node go over 3 nodes a side, all of them at work at once." in said
+    assert "Slurm does not say which nodes there are (sinfo: No such file or directory)" in said
+    assert "No stack is set up: every program is assumed to be there" in said
+    assert "no program in the stack" not in said
+    assert "mpi_latency_nodes" in said.partition("Not run here:")[0]
+
+
+def test_what_is_not_asked_for_is_not_listed(site):
+    assert "stream" in planned(site, names=()).partition("Not run here:")[2]
+    assert "Not run here" not in planned(site)
+
+
+@pytest.mark.parametrize(
+    ("options", "checks", "env", "answer"),
+    [
+        ((), "", {}, "This session can be called qualified if every metric is within its budget."),
+        (
+            (),
+            "  - {check: namd_water, where: namd}\n  - {check: rdma_latency, where: rdma}\n",
+            {},
+            "This session can be called qualified (without namd, rdma) if every metric is within its budget.",
+        ),
+        (
+            (),
+            "  - {check: hpl}\n  - {check: wrf_ideal}\n",
+            {},
+            "This session cannot be called qualified: class kvm also asks for hpl, wrf_ideal "
+            "(--full; no -n and no -t; ci/build-stack hpl wrf).",
+        ),
+        (
+            (),
+            "  - {check: lammps %problem=eam}\n",
+            {},
+            "class kvm also asks for lammps %problem=eam (--full; no -n and no -t).",
+        ),
+        (("--fast",), "", {}, "qualified: --fast takes two pairs, which can lack rare slow runs."),
+        (
+            (),
+            "",
+            {"recreate_vms": []},
+            "qualified: the VM has one boot (extras.recreate_vms creates VMs anew).",
+        ),
+        ((), "", {"nodes_of_hosts": {}}, "the hosts of the VMs are not stated (extras.nodes_of_hosts)."),
+    ],
+)
+def test_the_last_line_says_whether_the_build_could_be_called_qualified(site, options, checks, env, answer):
+    (site.path / "references/qualifications/hpc.yaml").write_text(QUALIFIED + checks)
+    extras = {"recreate_vms": ["true"], **env}
+    assert planned(site, *options, FAKE_EXTRAS_cloud=json.dumps(extras)).endswith(answer)
+
+
+def test_a_class_that_qualifies_no_build_says_so(site):
+    answer = "cannot be called qualified: class kvm-on-emulated-hosts qualifies no build (emulated hosts)."
+    assert planned(site, FAKE_CLASS="kvm-on-emulated-hosts").endswith(answer)
 
 
 def test_what_makes_no_sense_is_refused_as_a_session_would_be(site):

@@ -80,6 +80,10 @@ def test_an_allocation_that_never_begins(site):
     assert done.returncode == 5, site.words(done)
     assert "Slurm says that allocation 1 is CANCELLED" in site.words(done)
     assert left(site) == []
+    # Nothing was run: it does not count.
+    assert not list((site.path / "state/sessions").glob("2*"))
+    assert site.virtqual("status").returncode == 5
+    assert "there is no session yet" in site.words(site.virtqual("list"))
 
 
 def test_a_job_that_waits_says_why(site):

@@ -8,6 +8,7 @@ import subprocess
 import time
 
 import pytest
+from test_held_allocations import HELD
 
 from made_runs import keep, session_of
 from virtqual.harness.order import is_reversed
@@ -94,21 +95,32 @@ def test_after_a_kill(site):
     assert len({(run["pair"], run["side"]) for run in site.session()["runs"]}) >= 8
 
 
-def test_before_its_first_run(site):
-    name = interrupted(site, "round 1")
-    done = site.virtqual("qualify", "--resume", "last", "--system", "testsite")
-    assert done.returncode in (0, 2), site.words(done)
-    if done.returncode == 2:
-        # `last` is one that measured something.
-        done = site.virtqual("qualify", "--resume", name)
-        assert done.returncode == 0, site.words(done)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_before_its_first_run_it_is_none(site, number):
+    site.fault("allocation", "PENDING")
+    process = site.start(*ON, **HELD)
+    site.until(process, "waiting for")
+    name = site.directory().name
+    os.kill(process.pid, number)
+    said = " ".join(process.communicate(timeout=60)[0].split())
+    killed = number == signal.SIGKILL
+    assert ("Nothing was run: the session does not count, and is removed." in said) == (not killed)
+    assert [path.name for path in (site.path / "state/sessions").glob("2*")] == [name] * killed
+    done = site.virtqual("qualify", "--resume", name)
+    why = "has no run: there is nothing to go on with" if killed else "one without a run is not kept"
+    assert (done.returncode, why in site.words(done)) == (2, True), site.words(done)
+    site.mend("allocation")
+    done = site.virtqual(*ON, **HELD)
+    assert done.returncode == 0, site.words(done)
+    assert ("had ended before its first run, and was removed" in site.words(done)) == killed
+    assert [path.name for path in (site.path / "state/sessions").glob("2*")] != [name]
     assert len(site.session()["runs"]) == 8
 
 
 @pytest.mark.slow
 def test_ten_random_moments(site):
     draw = random.Random(14)
-    options = ON
+    options: tuple[str, ...] = ON
     for _ in range(10):
         process = site.start(*options)
         try:
@@ -116,10 +128,10 @@ def test_ten_random_moments(site):
         except subprocess.TimeoutExpired:
             process.send_signal(draw.choice([signal.SIGINT, signal.SIGTERM, signal.SIGKILL]))
             process.communicate(timeout=60)
-        # Without a first line in its log there is no session yet.
-        logs = sorted((site.path / "state/sessions").glob("2*/log.jsonl"))
-        if logs:
-            options = ("qualify", "--resume", logs[0].parent.name)
+        # Without a run there is no session yet.
+        logs = (site.path / "state/sessions").glob("2*/log.jsonl")
+        begun = [log.parent.name for log in logs if '"event":"finished"' in log.read_text("utf-8")]
+        options = ("qualify", "--resume", *begun) if begun else ON
         if process.returncode == 0:
             break
         time.sleep(0.1)

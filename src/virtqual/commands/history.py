@@ -14,7 +14,8 @@ from rich.text import Text
 
 from virtqual import paths
 from virtqual.commands.messages import write_output
-from virtqual.errors import UsageError, VirtqualError
+from virtqual.commands.names import select_sessions
+from virtqual.errors import VirtqualError
 from virtqual.history.builds import Place, describe_changes, describe_notes, make_place
 from virtqual.history.nights import group_by_place
 from virtqual.references import project_references
@@ -40,17 +41,8 @@ def command(
     not decide: each session judges its own build.
     """
     sessions = list(_read(paths.sessions()))
-    selected = [
-        session
-        for session in sessions
-        if isinstance(session, Summary)
-        and system in ("", session.system)
-        and hypervisor_class in ("", session.hypervisor_class)
-    ]
+    selected = select_sessions(sessions, system, hypervisor_class)
     errors = [session for session in sessions if isinstance(session, VirtqualError)]
-    if not selected:
-        unread = f"; left out: {'; '.join(map(str, errors[:3]))}" if errors else ""
-        raise UsageError(f"no session of that system and class below {paths.sessions()}{unread}")
     places = [make_place(*place, nights) for place, nights in group_by_place(selected)]
     marks = load_marks(paths.references())
     if output is not None:

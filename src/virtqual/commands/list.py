@@ -10,6 +10,7 @@ from virtqual.errors import DamagedError, VirtqualError
 from virtqual.files.wording import printable
 from virtqual.report.console import verbatim
 from virtqual.session.session import MAX_LABEL_CHARS
+from virtqual.session.store import NoSessionError
 from virtqual.session.summary import summaries
 
 
@@ -32,9 +33,9 @@ def command() -> None:
             continue
         about = [Text(printable(text, MAX_LABEL_CHARS)) for text in (session.label, session.hypervisor)]
         table.add_row(session.session, session.outcome, str(session.runs), *about)
+    if not (table.row_count or unreadable):
+        raise NoSessionError(paths.sessions())
     if table.row_count:
         console.print(table)
-    else:
-        console.print(f"no session below {paths.sessions()}", soft_wrap=True)
     for line in unreadable:
         console.print(Text(line, style="yellow"), soft_wrap=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import errno
 import os
+import re
 import sys
 import tempfile
 import textwrap
@@ -12,9 +13,10 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
+from pydantic import ValidationError
 
 from virtqual import paths
 from virtqual.errors import INTERRUPTED, UsageError, VirtqualError, exit_code_of
@@ -33,6 +35,13 @@ _UNWRITABLE = {
     errno.ENOTDIR,
     errno.EPERM,
     errno.EROFS,
+}
+#: What is wrong with the value of an option, by pydantic's type of mistake.
+_MISTAKES = {
+    "int_parsing": "is no whole number",
+    "float_parsing": "is no number",
+    "greater_than_equal": "is less than {ge}",
+    "less_than_equal": "is more than {le}",
 }
 #: A shell's exit code of a command that a closed pipe (SIGPIPE) ended.
 PIPE_CLOSED_CODE = 141
@@ -60,7 +69,9 @@ def report_errors() -> Iterator[None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(PIPE_CLOSED_CODE) from None
         if hasattr(error, "format_message"):
-            raise  # click's own, of the command line's options
+            # Typer's own, about the command line.
+            _put_plainly(error)
+            raise
         if (code := exit_code_of(error)) == UsageError.exit_code:
             # The message about reviewed data names file, line and key itself.
             _print_error(f"virtqual: {error}")
@@ -73,6 +84,17 @@ def report_errors() -> Iterator[None]:
             f"virtqual: ended by an error that virtqual does not know, {message}; {_save_traceback()}"
         )
         raise typer.Exit(code) from None
+
+
+def _put_plainly(error: Any) -> None:
+    """Put an error about the command line into plain words, with what was written."""
+    if isinstance(error.__cause__, ValidationError):
+        mistake = error.__cause__.errors()[0]
+        if phrase := _MISTAKES.get(mistake["type"]):
+            error.message = f"{mistake['input']!r} {phrase.format(**mistake.get('ctx', {}))}"
+    extra = re.match(r"Got unexpected extra argument\(s\) \((\S+)", error.message)
+    if extra and any("--system" in parameter.opts for parameter in error.ctx.command.params):
+        error.message += f"; a system is named by --system {extra[1].rstrip(')')}"
 
 
 def _print_error(text: str, style: str = "red") -> None:

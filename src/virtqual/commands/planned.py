@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from virtqual.qualify.forecast import Forecast, forecast
+from virtqual.files.wording import pluralize
+from virtqual.qualify.forecast import Forecast, Range, forecast
 from virtqual.report.console import verbatim
 from virtqual.session.session import Request
+from virtqual.verdict.pairs import SIDES
+
+#: Units of durations in s, each with the longest duration that is shown in it.
+UNITS_S = {"s": (1, 120.0), "min": (60, 7200.0), "h": (3600, float("inf"))}
 
 
 def show(request: Request) -> None:
@@ -17,39 +23,66 @@ def show(request: Request) -> None:
     console, planned = verbatim(), forecast(request)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("case", overflow="fold")
-    for title in ("nodes", "runs", "native, s", "virtual, s"):
+    # The times of runs have columns if there are any.
+    sides = SIDES if any(case.seconds for case in planned.cases) else ()
+    for title in ("nodes", "runs", *(f"{side}, s" for side in sides)):
         table.add_column(title, justify="right", no_wrap=True)
     for case in planned.cases:
-        seconds = ("never run" if took is None else f"{took:.1f}" for took in case.seconds)
+        seconds = (f"{case.seconds[side]:.1f}" if side in case.seconds else "-" for side in sides)
         table.add_row(case.name, str(case.nodes), str(case.runs), *seconds)
     console.print(table)
-    for line in _costs(planned):
-        console.print(line)
+    for sentence in _describe_costs(planned):
+        console.print(sentence)
+    for sentence in _describe_assumptions(planned):
+        console.print(Text(sentence, style="yellow"))
     if planned.not_run:
         console.print(Text("Not run here:", style="dim"))
     for line in planned.not_run:
-        console.print(Text(f"  {line}", style="dim"))
+        console.print(Padding(Text(line, style="dim"), (0, 0, 0, 2)))
+    console.print(Text(planned.answer, style="bold"))
 
 
-def _costs(planned: Forecast) -> Iterator[str]:
+def _describe_costs(planned: Forecast) -> Iterator[str]:
     """Yield sentences about all cases: runs, jobs, time and nodes."""
     jobs = "2 jobs, held for the whole session" if planned.held_nodes else f"{planned.runs} jobs, one a run"
-    yield f"{len(planned.cases)} cases, {planned.runs} runs in the first round with its warm-ups: {jobs}."
+    cases = pluralize(len(planned.cases), "case")
+    yield f"{cases}, {planned.runs} runs in the first round with its warm-ups: {jobs}."
     if planned.places > 1:
         yield f"Checks of one node go over {planned.places} nodes a side, all of them at work at once."
-    if planned.first_round_s is None or planned.all_rounds_s is None:
-        yield "How long it takes is not known: none of these cases was ever run here."
-        yield "`virtqual sweep` runs the short ones in minutes, on all nodes at once."
-        return
     waits = "" if planned.held_nodes else ", and what the jobs wait in the queue"
     yield (
-        f"About {_minutes(planned.first_round_s)} if every metric is decided by the first round, "
-        f"{_minutes(planned.all_rounds_s)} if none is before the last{waits}; "
-        f"the first round costs {planned.node_seconds / 3600:.2g} node-hours."
+        f"About {_format_time(planned.first_round_s)} if every metric is decided by the first round, "
+        f"{_format_time(planned.all_rounds_s)} if none is before the last{waits}; "
+        f"the first round costs {_format_range(planned.node_seconds, 3600)} node-hours."
     )
-    if unknown := sum(None in case.seconds for case in planned.cases):
-        yield f"{unknown} of the cases were never run here: their time comes on top."
 
 
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+def _describe_assumptions(planned: Forecast) -> Iterator[str]:
+    """Yield sentences about what is not known, and what was assumed in its place."""
+    if count := planned.unmeasured:
+        low, high = planned.assumed_s
+        seconds = f"{low:g} to {high:g} s a run, and a few to start it, are assumed" if high else ""
+        cases = "1 case was" if count == 1 else f"{count} cases were"
+        yield (
+            f"{cases} never run here: {seconds or 'a few seconds a run are assumed'} (docs/checks.md, "
+            "Repetitions). Long applications take longer."
+        )
+    if not planned.has_stack:
+        yield "No stack is set up: every program is assumed to be there (docs/stack.md)."
+    if planned.silence:
+        yield (
+            f"Slurm does not say which nodes there are ({planned.silence}): those that the system file "
+            "states are assumed, and that no native node carries a VM."
+        )
+
+
+def _format_time(seconds: Range) -> str:
+    """Return such as ``20 to 50 min`` or ``1.5 h``."""
+    name, unit = next((name, unit) for name, (unit, most) in UNITS_S.items() if seconds.high < most)
+    return f"{_format_range(seconds, unit)} {name}"
+
+
+def _format_range(amount: Range, unit: float) -> str:
+    """Return both ends in a unit, or one if they are alike."""
+    ends = (f"{end / unit:.0f}" if end >= 10 * unit else f"{end / unit:.2g}" for end in amount)
+    return " to ".join(dict.fromkeys(ends))

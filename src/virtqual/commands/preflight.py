@@ -14,6 +14,7 @@ from virtqual import paths
 from virtqual.commands.options import WaitHours
 from virtqual.errors import RefusedError, UsageError
 from virtqual.files import records
+from virtqual.history.channels import read_site_notify
 from virtqual.identity import Identity
 from virtqual.preflight.canaries import Canary
 from virtqual.preflight.compare import compare
@@ -96,6 +97,7 @@ def _examine_session(name: str, hypervisor_class: str) -> tuple[str, Sequence[Fi
 def _examine_system(system: str, hypervisor_class: str, wait: float | None) -> tuple[str, Sequence[Finding]]:
     """Return the class, and the findings between a node of each partition of a system."""
     site = load_system(system)
+    read_site_notify()
     hypervisor_class = _check_class(hypervisor_class or find_stated_class(site).name)
 
     def say(text: str) -> None:

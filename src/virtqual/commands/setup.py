@@ -9,8 +9,9 @@ import typer
 
 from virtqual import paths
 from virtqual.errors import UsageError
+from virtqual.files.wording import suggest_similar
 from virtqual.report.console import verbatim
-from virtqual.stack import manifest, registry
+from virtqual.stack import manifest, registry, spack
 
 _say = verbatim(soft_wrap=not sys.stdout.isatty())
 
@@ -52,8 +53,9 @@ def command(
 
 def _choose_stack(names: list[str], name: str) -> str:
     if name and name != registry.NAME and name not in names:
-        raise UsageError(
-            f"no stack {name!r} is set up (there are: {', '.join(names) or 'none'}); "
-            f"{manifest.name_setup(name)} sets it up"
-        )
+        message = f"no stack {name!r} is set up (there are: {', '.join(names) or 'none'})"
+        similar = suggest_similar(name, {*names, registry.NAME, spack.NAME} - {name})
+        if name == spack.NAME or not similar:
+            similar = f"{manifest.name_setup(name)} sets it up"
+        raise UsageError(f"{message}; {similar}")
     return name or next(iter(names), registry.NAME)

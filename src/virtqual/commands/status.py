@@ -11,16 +11,15 @@ import typer
 from rich.text import Text
 
 from virtqual import paths
+from virtqual.commands.names import select_sessions
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.files.wording import list_names, pluralize
 from virtqual.history import outbox
-from virtqual.history.channels import Notify, read_notify
+from virtqual.history.channels import NOTIFY, Notify, read_site_notify
 from virtqual.history.nights import ANSWERS, find_gap, find_notices, find_standings, group_by_place
 from virtqual.report.console import verbatim
 from virtqual.session.summary import Summary, summaries
 
-#: The file of the state directory that names the channels of notices.
-NOTIFY = "notify.yaml"
 OVER_CODE, UNDECIDED_CODE, BROKEN_CODE = 1, 3, 5
 #: Exit codes (docs/exit-codes.md), the worst last: within, undecided, over, refused, broken.
 CODE_ORDER = (0, UNDECIDED_CODE, OVER_CODE, 4, BROKEN_CODE)
@@ -39,32 +38,26 @@ def command(
     1 over budget, 4 refused, 5 broken or no session when one was expected.
     """
     console = verbatim()
-    sessions = [
-        session
-        for _, session in summaries(paths.sessions())
-        if not (system and isinstance(session, Summary) and session.system != system)
-    ]
-    readable = [session for session in sessions if isinstance(session, Summary)]
-    file, now = paths.state() / NOTIFY, datetime.now(UTC)
-    if notify and not file.exists():
+    settings, now = read_site_notify(), datetime.now(UTC)
+    if notify and settings is None:
+        file = paths.state() / NOTIFY
         raise UsageError(f"{file}: does not exist; write it, it names the channels (docs/nights.md)")
-    settings = read_notify(file) if file.exists() else None
+    sessions = [session for _, session in summaries(paths.sessions())]
+    readable = select_sessions(sessions, system)
     expected = settings.expected if settings else None
     codes = []
     for _, nights in group_by_place(readable):
         code, line = describe_state(nights, now, expected)
         console.print(Text(line, style=STYLES.get(code, "bold red")), soft_wrap=True)
         codes.append(code)
-    if not readable:
-        console.print(f"no session below {paths.sessions()}", soft_wrap=True)
-        codes.append(BROKEN_CODE)
     for session in sessions:
         if isinstance(session, VirtqualError):
             console.print(Text(f"left out: {session}", style="yellow"), soft_wrap=True)
-    if sessions and isinstance(sessions[0], VirtqualError):
-        # The newest session may have any outcome.
+    newest = next(s for s in sessions if isinstance(s, VirtqualError) or s in readable)
+    if isinstance(newest, VirtqualError):
+        # It may have any outcome.
         codes.append(UNDECIDED_CODE)
-    if notify and settings and readable:
+    if notify and settings:
         _send_notices(readable, settings, now)
     raise typer.Exit(max(codes, key=CODE_ORDER.index))
 

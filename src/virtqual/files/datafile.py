@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.composer import Composer
@@ -32,6 +32,23 @@ class DataModel(BaseModel):
     """Base of the models of data files: immutable, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class PlacedModel(DataModel):
+    """An entry that knows the place that it was read from, for mistakes that are found later."""
+
+    _place: tuple[str, int] = PrivateAttr(("", 0))
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The file that it was read from, and its line."""
+        return self._place
+
+    def read_from(self, file: str, line: int) -> Self:
+        """Return the entry with the place that it was read from."""
+        entry = self.model_copy()
+        entry._place = (file, line)
+        return entry
 
 
 DataModelT = TypeVar("DataModelT", bound=DataModel)

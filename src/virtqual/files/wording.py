@@ -64,9 +64,13 @@ def node_sort_key(node: str) -> tuple[int, str]:
 def suggest(name: str, valid_names: Iterable[str]) -> str:
     """Return the end of a message about an unknown name: similar names, else all valid names."""
     names = sorted(valid_names)
-    if matches := get_close_matches(name, names, n=3, cutoff=0.5):
-        return "did you mean " + " or ".join(matches) + "?"
-    return f"known are {', '.join(names) or 'none'}."
+    return suggest_similar(name, names) or f"known are {', '.join(names) or 'none'}."
+
+
+def suggest_similar(name: str, valid_names: Iterable[str]) -> str | None:
+    """Return a question with the names that are similar to an unknown one; None if none is."""
+    matches = get_close_matches(name, sorted(valid_names), n=3, cutoff=0.5)
+    return f"did you mean {' or '.join(matches)}?" if matches else None
 
 
 def describe_mistakes(

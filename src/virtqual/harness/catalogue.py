@@ -185,10 +185,8 @@ def select(entries: Iterable[Entry], names: Sequence[str], tags: Sequence[str]) 
     ]
 
 
-def explain_empty_selection(
-    entries: Sequence[Entry], names: Sequence[str], tags: Sequence[str], features: Iterable[str], nodes: int
-) -> str:
-    """Return why ``-n`` and ``-t`` select no check that can run with a stack of these features and nodes."""
+def explain_unknown_words(entries: Sequence[Entry], names: Sequence[str], tags: Sequence[str]) -> str | None:
+    """Return which pattern of ``-n`` or ``-t`` no check has, with similar names; None if all have one."""
     for name in names:
         if not select(entries, [name], ()):
             near = suggest(name, {entry.check for entry in entries})
@@ -197,30 +195,52 @@ def explain_empty_selection(
         if not select(entries, (), [tag]):
             near = suggest(tag, {tag for entry in entries for tag in entry.tags})
             return f"no check has a tag that matches {tag!r}: {near}"
-    if missing := find_missing(select(entries, names, tags), features, nodes):
-        return f"the checks that -n and -t select cannot run here: {'; '.join(map(str, missing))}"
-    return "no check that can run here has all that -n and -t ask for"
+    return None
+
+
+def explain_empty_selection(
+    entries: Sequence[Entry], names: Sequence[str], tags: Sequence[str], features: Iterable[str], nodes: int
+) -> str | None:
+    """Return why ``-n`` and ``-t`` select no check that can run with a stack of these features and nodes.
+
+    A pattern that no check has is a reason, too, although another pattern may select some.
+    """
+    if reason := explain_unknown_words(entries, names, tags):
+        return reason
+    features = frozenset(features)
+    selected = select(entries, names, tags)
+    if any(entry.explain_unfit(features, nodes) is None for entry in selected):
+        return None
+    if selected:
+        which = "the checks that -n and -t select" if names or tags else "the checks"
+        missing = group_missing(find_missing(selected, features, nodes))
+        return f"{which} cannot run here: {'; '.join(missing)}"
+    named = f"that matches -n {' or '.join(names)} " if names else ""
+    return f"no check {named}has all of the tags: {', '.join(tags)}"
 
 
 def format_list(
-    selected: Sequence[Entry], loaded: Sequence[Entry], system: Any, config: Any, *, detailed: bool
+    selected: Sequence[Entry], loaded: Sequence[Entry], system: Any, reason: str, *, detailed: bool
 ) -> str:
     """Return the text that ``reframe -l`` and ``-L`` (`detailed`) print.
 
-    `system` is ReFrame's, with the selected partitions and environments; `config` has all of them.
+    `system` is ReFrame's, with the selected partitions and environments; `reason` says why none is selected.
     """
     text = [entry.format(detailed=detailed) for entry in selected]
     judged = sum(entry.paired for entry in selected)
     text.append(f"{len(selected)} checks, {judged} with a verdict of native against virtual (NAME_overhead)")
     if not selected:
-        text.append(f"-n, -t or -p select none of them; {describe_system(config, system.name)}")
-    if detailed:
-        features = {f for p in system.partitions for e in p.environs for f in e.features}
-        nodes = min((p.extras["nodes"] for p in system.partitions if "nodes" in p.extras), default=0)
-        if missing := find_missing(loaded, features, nodes):
-            text.append(f"\nNot on system {system.name!r} as it is set up:")
-            text += [f"  {reason}" for reason in missing]
+        text.append(reason)
+    if detailed and (missing := find_missing(loaded, *read_capacity(system))):
+        text.append(f"\nNot on system {system.name!r} as it is set up:")
+        text += [f"  {reason}" for reason in missing]
     return "\n".join(text) + "\n"
+
+
+def read_capacity(system: Any) -> tuple[set[str], int]:
+    """Return the features of the stacks of ReFrame's system, and how many nodes each side has."""
+    features = {f for p in system.partitions for e in p.environs for f in e.features}
+    return features, min((p.extras["nodes"] for p in system.partitions if "nodes" in p.extras), default=0)
 
 
 def describe_system(config: Any, name: str) -> str:

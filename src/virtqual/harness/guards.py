@@ -23,6 +23,7 @@ three ReFrame takes twice as long to start, and starts ten processes more a run.
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import os
 import re
@@ -55,6 +56,8 @@ RunSession = Callable[[Any, RunCases, list[Any], Sequence[Any]], Any]
 
 #: The checks that this ReFrame has loaded, selected or not.
 loaded_entries: list[catalogue.Entry] = []
+#: The files and directories from which it has loaded them.
+loaded_paths: list[Path] = []
 
 #: Linux: the signal that a process gets when its parent dies (prctl(2)).
 _PR_SET_PDEATHSIG = 1
@@ -98,12 +101,8 @@ def _guard_run(runall: Wrapped, run_session: RunSession) -> Wrapped:
     def guarded(runner: Any, testcases: list[Any], restored_cases: Sequence[Any] | None = None) -> Any:
         _refuse_absent_system()
         if not testcases:
-            context = runtime.runtime()
-            has = catalogue.describe_system(context.site_config, context.system.name)
-            message = (
-                f"no test case was selected, so nothing was run and nothing passed; {has} "
-                f"({context.system.descr}); look at -n, -t, -p and --system, and list what there is with -L"
-            )
+            reason = f"no test case was selected, so nothing was run and nothing passed; {_explain_no_case()}"
+            message = f"{reason.rstrip('.')} (-L lists what there is)"
             send(ErrorEvent(cause="selection", message=message))
             _end(message)
         if option := _find_repeating_option(runner, testcases):
@@ -129,6 +128,22 @@ def _guard_run(runall: Wrapped, run_session: RunSession) -> Wrapped:
             raise
 
     return guarded
+
+
+def _explain_no_case() -> str:
+    """Return why the command line of this ReFrame selects no test case."""
+    parser = argparse.ArgumentParser(add_help=False)
+    for option in (("-n", "--name"), ("-t", "--tag")):
+        parser.add_argument(*option, action="append", default=[])
+    options, _ = parser.parse_known_args(sys.argv[1:])
+    context = runtime.runtime()
+    reason = catalogue.explain_empty_selection(
+        loaded_entries, options.name, options.tag, *catalogue.read_capacity(context.system)
+    )
+    if reason:
+        return reason
+    has = catalogue.describe_system(context.site_config, context.system.name)
+    return f"{has} ({context.system.descr}); look at -n, -t, -p and --system"
 
 
 def _group_of(case: Any) -> str:
@@ -174,6 +189,7 @@ def _refuse_broken_files(load_all: Wrapped) -> Wrapped:
         finally:
             logger.warn_as_error = before
         loaded_entries[:] = catalogue.make_entries(checks)
+        loaded_paths[:] = map(Path, loader.load_path)
         for check in checks:
             # `--restore-session` imports the file of a test under this name, without its package.
             module = sys.modules[type(check).__module__]
@@ -222,9 +238,11 @@ def _list_by_check(list_checks: Wrapped) -> Wrapped:
         _share_error_rate(testcases)
         context = runtime.runtime()
         selected = catalogue.make_entries(case.check for case in testcases)
-        place = context.system, context.site_config
+        reason = "" if selected else _explain_no_case()
         printer.info("[List of matched checks]")
-        printer.info(catalogue.format_list(selected, loaded_entries, *place, detailed=detailed))
+        printer.info(
+            catalogue.format_list(selected, loaded_entries, context.system, reason, detailed=detailed)
+        )
         return None
 
     return listed

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,8 +17,10 @@ from pathlib import Path
 from virtqual import paths
 from virtqual.errors import InfrastructureError, VirtqualError
 from virtqual.files.records import open_no_link
+from virtqual.harness import catalogue
+from virtqual.harness.catalogue import Entry
 from virtqual.harness.progress import PIPE_VARIABLE, CaseEvent, ErrorEvent, receive
-from virtqual.site import slurm
+from virtqual.site import held, slurm
 
 #: Time for ReFrame to cancel its jobs and see them end.
 CANCEL_TIMEOUT_S = 60
@@ -53,6 +56,30 @@ def reframe_command(system: str) -> list[str]:
     beside, root = Path(sys.executable).with_name("reframe"), paths.root()
     line = [str(beside) if beside.exists() else "reframe", "-C", str(root / "reframe/settings.py")]
     return [*line, "-c", str(root / "checks"), "--nocolor", "--system", system]
+
+
+def list_checks(
+    system: str, *, full: bool, nodes: int | None, with_hashes: bool = False
+) -> tuple[Entry, ...]:
+    """Return all checks as ReFrame loads them for a system and scope; Slurm is not asked.
+
+    A session uses so many nodes of each side; None for all that the system file states. The entries have the
+    hashes of all samples of a first round only `with_hashes`: ReFrame then takes twice as long.
+    """
+    line = [*reframe_command(system), "-l", "-S", f"scope={'full' if full else 'quick'}"]
+    with tempfile.TemporaryDirectory() as directory:
+        file, output = Path(directory) / catalogue.FILE, Path(directory) / "list.log"
+        env = {
+            "VIRTQUAL_CATALOGUE": str(file),
+            "VIRTQUAL_PAIRS": "0:3" if with_hashes else "1:1",
+            **held.environment(system, {}, 0, of=nodes),
+        }
+        ended = run(line, env, output, lambda event: None, threading.Event())
+        if ended.error:
+            raise ended.error.exception
+        if not file.is_file():
+            raise output_error(output.read_text(encoding="utf-8", errors="replace"))
+        return catalogue.read(file)
 
 
 def run(

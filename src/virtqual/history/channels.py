@@ -20,6 +20,8 @@ from virtqual.files.datafile import DataModel, parse
 from virtqual.history.nights import Notice
 
 COMMAND_TIMEOUT_S = 60
+#: The file of the state directory that names the channels of notices.
+NOTIFY = "notify.yaml"
 #: Sends a notice, or raises an error that repeats no secret.
 Channel: TypeAlias = Callable[[Notice], None]
 #: Names a directory of the outbox, too.
@@ -140,6 +142,12 @@ class Notify(DataModel):
         if command := self.command:
             senders["command"] = lambda notice: run_command(command, notice)
         return senders
+
+
+def read_site_notify() -> Notify | None:
+    """Read ``notify.yaml`` of the state directory; None if there is none.  See `read_notify`."""
+    file = paths.state() / NOTIFY
+    return read_notify(file) if file.exists() else None
 
 
 def read_notify(file: Path) -> Notify:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
-from virtqual.errors import InfrastructureError, UsageError, VirtqualError
+from virtqual.errors import InfrastructureError, VirtqualError
 from virtqual.qualify import opening, plan
 from virtqual.qualify.allocations import give_signs_of_life, hold_allocations, release_allocations
 from virtqual.qualify.between import recreate_vms, set_lost_nodes_aside
-from virtqual.qualify.concluding import conclude_failed, conclude_session
+from virtqual.qualify.concluding import conclude_failed, conclude_session, remove_if_empty
 from virtqual.qualify.opening import check, prepare, probe_nodes
 from virtqual.qualify.rounds import run_round
 from virtqual.qualify.state import Qualification
@@ -39,12 +38,14 @@ def resume(name: str, request: Request) -> Session:
 def _run(job: Qualification) -> Session:
     try:
         session = _measure(job)
-    except UsageError:
-        # The request is wrong: a session that measured nothing is removed.
-        if not job.log.session().runs:
-            shutil.rmtree(job.log.directory, ignore_errors=True)
+    except Exception:
+        with suppress(VirtqualError):
+            remove_if_empty(job.log)
         raise
-    job.screen.end(session, str(job.log.directory))
+    if remove_if_empty(job.log):
+        job.screen.note(f"{session.conclusion} Nothing was run: the session does not count, and is removed.")
+    else:
+        job.screen.end(session, str(job.log.directory))
     return session
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from datetime import date, datetime
 from itertools import islice
@@ -98,6 +99,14 @@ def draw_conclusion(session: Session, earlier: Session | None, directory: Path) 
     )
     if basis.note:
         session.conclusion += f" {basis.note}"
+
+
+def remove_if_empty(log: Log) -> bool:
+    """Remove the directory of a session in which nothing was run; return whether it was one."""
+    session = log.session()
+    if session.is_empty:
+        shutil.rmtree(log.directory, ignore_errors=True)
+    return session.is_empty
 
 
 def _slow_before(session: Session) -> SlowRuns:

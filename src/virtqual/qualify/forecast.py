@@ -1,21 +1,36 @@
-"""The runs, the duration and the cost of a session, before anything runs (``--plan``)."""
+"""The runs, the duration and the cost of a session, before anything runs (``--plan``).
+
+Neither a stack nor Slurm is needed: without them every program, and the nodes that the system file states,
+are assumed to be there.
+"""
 
 from __future__ import annotations
 
-import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
-from virtqual.files import execute
-from virtqual.harness import catalogue, process
+from virtqual.harness import catalogue, repetitions
 from virtqual.harness.catalogue import Entry
-from virtqual.qualify import opening, plan
+from virtqual.qualify import opening, plan, requested
 from virtqual.qualify.allocations import can_rotate, choose_rotated_nodes
+from virtqual.qualify.requirements import foresee_answer
 from virtqual.session.session import Request
 from virtqual.site import held
 from virtqual.site.configuration import load_system
-from virtqual.site.slurm import environment, find_partition_name, list_node_states, select_nodes
-from virtqual.site.systems import SIDES, System
+from virtqual.site.slurm import SilentError, find_partition_name, list_node_states, select_nodes
+from virtqual.site.systems import System
+from virtqual.verdict.pairs import SIDES, Side
+
+#: Time that Slurm, and the notes before and after the program, add to a run that was never measured.
+MAX_START_S = 5.0
+
+
+class Range(NamedTuple):
+    """The least and the most that something may be."""
+
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -25,7 +40,7 @@ class PlannedCase:
     name: str
     nodes: int
     runs: int
-    seconds: tuple[float | None, float | None]
+    seconds: Mapping[Side, float]
 
 
 @dataclass(frozen=True)
@@ -35,13 +50,20 @@ class Forecast:
     cases: tuple[PlannedCase, ...]
     #: The checks that cannot run, by reason.
     not_run: tuple[str, ...]
-    #: Seconds of the first round, and of all pairs that are allowed; None if no case was ever run.
-    first_round_s: float | None
-    all_rounds_s: float | None
+    #: Seconds of the programs in a run that was never measured.
+    assumed_s: Range
+    #: Seconds of the first round, and of all pairs that are allowed.
+    first_round_s: Range
+    all_rounds_s: Range
     #: Nodes of both sides that are held for the session; 0 if each run is a job.
     held_nodes: int
     #: On how many nodes of a side at once checks of one node run.
     places: int
+    #: Why Slurm could not say which nodes there are; None if it could, or was not asked.
+    silence: str | None
+    has_stack: bool
+    #: Whether the session could be called qualified, in a sentence.
+    answer: str
 
     @property
     def runs(self) -> int:
@@ -49,69 +71,108 @@ class Forecast:
         return sum(case.runs for case in self.cases)
 
     @property
-    def node_seconds(self) -> float:
+    def unmeasured(self) -> int:
+        """How many cases were never run on one of the sides."""
+        return sum(len(case.seconds) < len(SIDES) for case in self.cases)
+
+    @property
+    def node_seconds(self) -> Range:
         """The node-seconds of the first round, as Slurm accounts them."""
         if self.held_nodes:
-            return self.held_nodes * (self.first_round_s or 0)
-        return sum(case.runs / 2 * case.nodes * took for case in self.cases for took in case.seconds if took)
+            return Range(*(self.held_nodes * seconds for seconds in self.first_round_s))
+        totals = (
+            sum(
+                case.runs / 2 * case.nodes * case.seconds.get(side, assumed)
+                for case in self.cases
+                for side in SIDES
+            )
+            for assumed in self.assumed_s
+        )
+        return Range(*totals)
 
 
 def forecast(request: Request) -> Forecast:
-    """Return what `virtqual qualify` would run; only Slurm is asked which nodes there are."""
+    """Return what `virtqual qualify` would run; Slurm is asked only which nodes there are."""
     plan.check_pairs(request)
     system = load_system(request.system)
-    stack = opening.find_stack(request.stack, system)
+    stack = opening.find_any_stack(request.stack, system)
     chosen, _, request = opening.settle(request, system)
     system = system.use_nodes(request.nodes)
-    looks, turns = plan.look_schedule(request, chosen)
-    entries = _list_checks(request)
-    features = {feature for program in stack.programs for feature in program.features}
+    entries = requested.list_checks(request, system, stack, chosen)
+    features = requested.find_stack_features(stack, entries)
     nodes = min(system.native.nodes, system.virtual.nodes)
+    requested_entries = catalogue.select(entries, request.names, request.tags)
     selected = plan.select_cases(request, entries)
-    rotated = _rotated_nodes(system)
-    seconds = plan.recall_durations(request, request.system).seconds
-    durations = plan.Durations(seconds, {entry.case: entry.nodes for entry in entries})
+    planned = [e for e in entries if e.paired and e.case in selected and not e.explain_unfit(features, nodes)]
+    rotated, silence = _choose_nodes(system)
+    looks, turns = plan.look_schedule(request, chosen)
     # VMs that were created anew are warmed up, about once for each look.
     warm_ups = 1 + len(looks) if system.virtual.recreate_vms else 1
-    cases = []
-    for entry in entries:
-        if entry.paired and entry.case in selected and not entry.explain_unfit(features, nodes):
-            # A warm-up takes as long as a turn does.
-            runs = 2 * (turns + 1) * held.count_places(rotated, entry.nodes)
-            took = seconds.get(entry.case, {})
-            case = PlannedCase(entry.name, entry.nodes, runs, (took.get("native"), took.get("virtual")))
-            cases.append(case)
+    recalled = plan.recall_durations(request, request.system).seconds
+    assumed = _assume_seconds(system)
     total_nodes = sum(map(len, rotated.values())) or system.native.nodes + system.virtual.nodes
     return Forecast(
-        cases=tuple(cases),
-        not_run=tuple(catalogue.group_missing(catalogue.find_missing(entries, features, nodes))),
-        first_round_s=durations.estimate(turns + 1, rotated),
-        all_rounds_s=durations.estimate(looks[-1] + warm_ups, rotated),
+        cases=tuple(
+            PlannedCase(
+                name=entry.name,
+                nodes=entry.nodes,
+                # A warm-up takes as long as a turn does.
+                runs=2 * (turns + 1) * held.count_places(rotated, entry.nodes),
+                seconds=recalled.get(entry.case, {}),
+            )
+            for entry in planned
+        ),
+        not_run=tuple(catalogue.group_missing(catalogue.find_missing(requested_entries, features, nodes))),
+        assumed_s=assumed,
+        first_round_s=_predict_rounds(turns + 1, planned, recalled, assumed, rotated),
+        all_rounds_s=_predict_rounds(looks[-1] + warm_ups, planned, recalled, assumed, rotated),
         held_nodes=total_nodes if system.native.session_access else 0,
         places=held.count_places(rotated, 1),
+        silence=silence,
+        has_stack=stack is not None,
+        answer=foresee_answer(request, system, chosen, entries, planned, features, rotates=bool(rotated)),
     )
 
 
-def _list_checks(request: Request) -> tuple[Entry, ...]:
-    """Return all checks as ReFrame loads them for the system."""
-    with tempfile.TemporaryDirectory() as directory:
-        file = Path(directory) / catalogue.FILE
-        scope = "full" if request.full else "quick"
-        line = [*process.reframe_command(request.system), "-l", "-S", f"scope={scope}"]
-        nodes = held.environment(request.system, {}, 0, of=request.nodes)
-        done = execute.run(line, env={**environment(), **nodes, "VIRTQUAL_CATALOGUE": str(file)})
-        if not file.is_file():
-            raise process.output_error(done.stdout + done.stderr)
-        return catalogue.read(file)
+def _assume_seconds(system: System) -> Range:
+    """Return how long the programs of a run take that was never measured, as the system file states."""
+    aim = repetitions.choose_aim(system.native.scale, system.native.run_seconds)
+    return Range(aim.least, aim.least * aim.slower)
 
 
-def _rotated_nodes(system: System) -> dict[str, list[str]]:
-    """Return the nodes among which runs would rotate, if Slurm gave the first ones."""
+def _predict_rounds(
+    turns: int,
+    planned: Sequence[Entry],
+    recalled: Mapping[str, Mapping[Side, float]],
+    assumed: Range,
+    rotated: held.Nodes,
+) -> Range:
+    """Return how long so many turns of all planned cases take, s."""
+    nodes = {entry.case: entry.nodes for entry in planned}
+    totals = []
+    for seconds in (assumed.low, assumed.high + MAX_START_S - plan.RUN_OVERHEAD_S):
+        sides: dict[Side, float] = {"native": seconds, "virtual": seconds}
+        times = {case: {**sides, **recalled.get(case, {})} for case in nodes}
+        totals.append(plan.Durations(times, nodes).estimate(turns, rotated) or 0.0)
+    return Range(*totals)
+
+
+def _choose_nodes(system: System) -> tuple[dict[str, list[str]], str | None]:
+    """Return the nodes among which runs would rotate, and why Slurm does not know them.
+
+    If Slurm does not answer, they are those that the system file states.
+    """
     if not can_rotate(system):
-        return {}
-    nodes = {}
+        return {}, None
+    nodes, silence = {}, None
     for partition in map(system.partition, SIDES):
-        listed = list_node_states(find_partition_name(partition) or partition.name)
-        allowed = select_nodes(partition, listed)
+        try:
+            listed = list(list_node_states(find_partition_name(partition) or partition.name))
+            allowed = select_nodes(partition, listed)
+        except SilentError as error:
+            silence = str(error)
+            stated = [node for names in partition.extras.nodes_of_hosts.values() for node in names]
+            listed = stated or [f"{partition.name} {number}" for number in range(partition.extras.nodes)]
+            allowed = set(listed)
         nodes[partition.name] = [node for node in listed if node in allowed]
-    return choose_rotated_nodes(nodes, system)
+    return choose_rotated_nodes(nodes, system), silence

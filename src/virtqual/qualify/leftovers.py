@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from virtqual import paths
 from virtqual.errors import InfrastructureError, VirtqualError
-from virtqual.qualify.concluding import mark_broken, write_documents
+from virtqual.qualify.concluding import mark_broken, remove_if_empty, write_documents
 from virtqual.session.session import Conclusion
 from virtqual.session.store import unconcluded
 from virtqual.site.slurm import cancel_jobs
@@ -41,6 +41,9 @@ def end_leftovers(system: str) -> Iterator[str]:
             ended = "it left no job behind"
             if jobs:
                 ended = f"its jobs {', '.join(jobs)} still ran and were cancelled"
+            if remove_if_empty(log):
+                yield f"session {name} had ended before its first run, and was removed: {ended}"
+                continue
             yield f"session {name} had ended without a conclusion: {ended}"
             reason = f"it ended before it was concluded (was it killed?); {ended}"
             session = mark_broken(session, InfrastructureError(reason))

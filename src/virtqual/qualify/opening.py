@@ -14,11 +14,12 @@ from pydantic import TypeAdapter
 from virtqual import paths
 from virtqual.errors import InfrastructureError, RefusedError, UsageError, VirtqualError
 from virtqual.files.records import sync_directory
-from virtqual.files.wording import list_names, printable
-from virtqual.harness import repetitions
+from virtqual.files.wording import list_names, printable, suggest
+from virtqual.harness import catalogue, repetitions
+from virtqual.harness.catalogue import Entry
 from virtqual.preflight.compare import compare
 from virtqual.preflight.finding import refusals
-from virtqual.qualify import concluding, plan
+from virtqual.qualify import concluding, plan, requested
 from virtqual.qualify.allocations import can_rotate, min_nodes
 from virtqual.qualify.asking import ask_hosts
 from virtqual.qualify.between import check_command
@@ -62,18 +63,17 @@ GOOD_NAME = "good"
 def prepare(request: Request, screen: Terminal, held: ExitStack) -> Qualification:
     """Open the session of a request, and show its begin; `held` keeps the lock of the system."""
     plan.check_pairs(request)
-    system = ask_hosts(load_system(request.system))
+    system = load_system(request.system)
+    _check_policy(request, system)
+    stack = find_stack(request.stack, system)
+    entries = requested.list_checks(request, system, stack, choose_class(request.hypervisor_class, system))
+    system = ask_hosts(system)
     check_command(system)
-    if request.policy == "async" and system.native.session_access:
-        raise UsageError(
-            "--policy async is for busy queues, where runs wait as jobs: on this system a session holds its "
-            "nodes (extras.session_access), and decides itself what runs when"
-        )
     chosen, earlier, request = settle(request, system)
     stated_nodes, system = system.native.nodes, system.use_nodes(request.nodes)
-    stack = find_stack(request.stack, system)
     lock, watch = _lock_system(system, screen, held)
     head, log = _open(system, chosen, _stack_facts(stack), earlier, request)
+    catalogue.write(entries, log.directory / catalogue.FILE)
     notes = _make_notes(head, request, earlier, chosen)
     if system.native.nodes < stated_nodes:
         notes.append(f"It uses {system.native.nodes} of {stated_nodes} nodes of each side (--nodes).")
@@ -92,6 +92,7 @@ def resume(name: str, resumed_by: Request, screen: Terminal, held: ExitStack) ->
     # Not from the request: `last` may be another session by now.
     earlier = _find_earlier(begun.against or "", system)
     stack = find_stack(begun.stack["name"], system)
+    entries = requested.list_checks(request, system, stack, chosen)
     if changed := _find_changes(begun, _identity(system), _stack_facts(stack)):
         raise RefusedError(
             f"session {begun.session} cannot go on: {'; '.join(changed)}. "
@@ -102,6 +103,7 @@ def resume(name: str, resumed_by: Request, screen: Terminal, held: ExitStack) ->
     cancel_jobs(log.unfinished())
     now = datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="seconds")
     log.reopen()
+    catalogue.write(entries, log.directory / catalogue.FILE)
     ended = begun.conclusion or "It ended before anything was concluded."
     log.append(Resumed(resumption=Resumption(time=now, ended=ended, node_lost=begun.node_lost)))
     head = Head.model_validate(begun.model_dump(by_alias=True, include=set(Head.model_fields)))
@@ -124,8 +126,21 @@ def _lock_system(system: System, screen: Terminal, held: ExitStack) -> tuple[int
     return lock, watch
 
 
+def _check_policy(request: Request, system: System) -> None:
+    """Refuse an order of jobs if runs are none."""
+    if request.policy == "async" and system.native.session_access:
+        raise UsageError(
+            "--policy async is for busy queues, where runs wait as jobs: on this system a session holds its "
+            "nodes (extras.session_access), and decides itself what runs when"
+        )
+
+
 def _begin(job: Qualification, notes: list[str]) -> Qualification:
     """Name the session in the lock, and show its begin."""
+    if not (job.request.names or job.request.tags):
+        # A check that was not measured must not be taken for passed.
+        missing = catalogue.find_missing(plan.read_entries(job.log.directory), *job.has)
+        job.not_run = catalogue.group_missing(missing)
     if job.watch.short:
         job.nodes = min(map(job.watch.working, systems.SIDES))
         notes += [f"{reason}: the session uses {job.nodes} of each side." for reason in job.watch.short]
@@ -143,6 +158,10 @@ def _find_resumable(name: str, on: str) -> tuple[Log, Request]:
         raise UsageError(f"session {session.session} is of system {session.system!r}, not of {on!r}")
     if not paths.is_trusted(log.path.lstat()):
         raise RefusedError(f"session {session.session} belongs to another user, and names jobs to cancel")
+    if session.is_empty:
+        raise UsageError(
+            f"session {session.session} has no run: there is nothing to go on with; begin a new one"
+        )
     if session.request is None:
         raise UsageError(
             f"session {session.session} was a plain ReFrame run: only those of `virtqual qualify` can go on"
@@ -181,8 +200,12 @@ def check(request: Request, resumed: str | None = None) -> None:
         # It is not there at the moment: the rest is checked when the session begins.
         if request.against and request.against != GOOD_NAME:
             store.load_earlier(find_for(request.against, paths.sessions(), request.system))
+        requested.check_words(request)
         return
-    settle(request, system)
+    _check_policy(request, system)
+    chosen, _, _ = settle(request, system)
+    # The stack may not be set up yet.
+    requested.list_checks(request, system, None, chosen)
 
 
 def settle(request: Request, system: System) -> tuple[HypervisorClass, Session | None, Request]:
@@ -211,15 +234,19 @@ def open_plain_run(
     *,
     against: str,
     hypervisor_class: str,
+    entries: Sequence[Entry],
+    are_all: bool,
     held: ExitStack | None,
     say: Callable[[str], None],
 ) -> tuple[dict[str, Log], Session | None]:
     """Open the sessions of a plain ReFrame run; return their logs by stack, and the earlier session.
 
-    `held` keeps the lock of the system; it is None if nothing is measured.
+    `entries` are the checks that ReFrame has loaded: those of the project, if they `are_all`, or of some
+    files. `held` keeps the lock of the system; it is None if nothing is measured.
     """
     loaded = load_system(system)
     if held is not None:
+        requested.check_files(entries if are_all else None, choose_class(hypervisor_class, loaded))
         loaded = ask_hosts(loaded)
     chosen, earlier = choose_class(hypervisor_class, loaded), _find_earlier(against, loaded)
     if held is not None:
@@ -233,7 +260,8 @@ def open_plain_run(
         stack: StackFacts = {"name": name, "hash": "none", "programs": []}
         if name in installed:
             stack = _stack_facts(find_stack(name, loaded))
-        logs[name] = _open(loaded, chosen, stack, earlier, None)[1]
+        logs[name] = log = _open(loaded, chosen, stack, earlier, None)[1]
+        catalogue.write(entries, log.directory / catalogue.FILE)
     return logs, earlier
 
 
@@ -378,7 +406,7 @@ def find_stack(name: str, system: System) -> Manifest:
     if not stacks:
         raise InfrastructureError(manifest.NO_STACK_MESSAGE)
     if name and name not in stacks:
-        raise UsageError(f"no stack {name!r}; set up are: {', '.join(stacks)}")
+        raise UsageError(f"no stack {name!r}: {suggest(name, stacks)}")
     stack = stacks[name] if name else next(iter(stacks.values()))
     if changed := list(stack.find_changes()):
         again = manifest.name_setup(stack.name)
@@ -390,6 +418,11 @@ def find_stack(name: str, system: System) -> Manifest:
             f"{system.name!r} has no key modules_system. Write 'lmod', or 'envmod' for Environment Modules"
         )
     return stack
+
+
+def find_any_stack(name: str, system: System) -> Manifest | None:
+    """Return the stack that `find_stack` returns; None if no stack is set up."""
+    return find_stack(name, system) if manifest.find_stacks(paths.stacks()) else None
 
 
 def probe_nodes(job: Qualification) -> Session | None:

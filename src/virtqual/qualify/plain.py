@@ -24,9 +24,10 @@ from reframe.core import runtime
 from reframe.core.exceptions import ForceExitError
 from reframe.core.logging import getlogger
 
+from virtqual import paths
 from virtqual.errors import VirtqualError
-from virtqual.harness import catalogue, repetitions
-from virtqual.harness.guards import RunCases, loaded_entries
+from virtqual.harness import repetitions
+from virtqual.harness.guards import RunCases, loaded_entries, loaded_paths
 from virtqual.harness.kinds import PIPELINE, judges, measures
 from virtqual.harness.order import parse_pairs
 from virtqual.harness.recorder import Recorder
@@ -68,6 +69,13 @@ class PlainRun:
                 looks=[last - first + 1],
             )
         return self._sessions[stack]
+
+    def remove_empty_sessions(self) -> None:
+        """Remove the sessions in which nothing was run."""
+        from virtqual.qualify.concluding import remove_if_empty
+
+        for log in self.logs.values():
+            remove_if_empty(log)
 
 
 def find_session(stack: str) -> Session:
@@ -149,6 +157,7 @@ def _run_plainly(runner: Any, run_cases: RunCases, testcases: list[Any], restore
         finally:
             sessions = [run.session(stack) for stack in run.logs]
             _show(sessions, run.logs)
+            run.remove_empty_sessions()
             count = sum(len(session.verdicts) for session in sessions)
             getlogger().info(f"One error rate holds for all {count} verdicts of this run.")
     sides = {case.check.slot.side for case in (*measuring, *restored) if _is_sample(case)}
@@ -170,16 +179,18 @@ def _open_run(cases: Sequence[Any], restored: Sequence[Any], lock: ExitStack) ->
 
     stacks = list(dict.fromkeys(case.environ.name for case in cases))
     is_pipeline_job = bool(os.environ.get(PIPELINE))
+    own_checks = paths.root() / "checks"
     logs, earlier = opening.open_plain_run(
         runtime.runtime().system.name,
         stacks,
         against=cases[0].check.against,
         hypervisor_class=cases[0].check.hypervisor_class,
+        entries=loaded_entries,
+        are_all=own_checks.resolve() in map(Path.resolve, loaded_paths),
         held=None if is_pipeline_job else lock,
         say=getlogger().info,
     )
     for log in logs.values():
-        catalogue.write(loaded_entries, log.directory / catalogue.FILE)
         repetitions.take_over(log.session())
     share = int(os.environ.get(PIPELINE) or 1) * len(stacks)
     run = PlainRun.current = PlainRun(logs, earlier, share)

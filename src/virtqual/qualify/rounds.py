@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
-from virtqual.errors import InfrastructureError, UsageError
-from virtqual.harness import catalogue, order, process
+from virtqual.errors import InfrastructureError
+from virtqual.harness import order, process
 from virtqual.harness.kinds import VERDICT
 from virtqual.qualify import plan
 from virtqual.qualify.allocations import hold_allocations
@@ -27,12 +26,10 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     job.log.append(RoundBegun(round=part))
     base = job.log.directory / f"round-{part.number}"
     output = base.with_suffix(".log")
-    listed = job.log.directory / catalogue.FILE
     # Nodes that were booted since are as cold as those of the first round.
     turns = part.first, part.last, part.recreated is not None or bool(session.lost or session.resumed)
     env = {
         "VIRTQUAL_PAIRS": order.format_pairs(*turns),
-        "VIRTQUAL_CATALOGUE": str(listed),
         SESSION_VARIABLE: str(job.log.directory),
         **held.environment(job.head.system, job.held, part.number, job.rotated, job.stated),
     }
@@ -43,14 +40,10 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
         ended = process.run(line, env, output, job.screen.event, job.watch.stop, keep=(job.lock,))
     finally:
         job.screen.round_ends()
-        entries = catalogue.read(listed)
-        if not (job.request.names or job.request.tags):
-            # A check that was not measured must not be taken for passed.
-            job.not_run = catalogue.group_missing(catalogue.find_missing(entries, *job.has))
     job.log.append(RoundBegun(round=part.model_copy(update={"seconds": round(time.monotonic() - begun, 1)})))
     if note := process.database_note(output):
         job.screen.note(note)
-    _note_end(job, ended, entries)
+    _note_end(job, ended)
     if not (ended.code < 0 or job.broken or job.watch.stop.is_set() or base.with_suffix(".json").is_file()):
         raise process.output_error(output.read_text(encoding="utf-8", errors="replace"))
 
@@ -78,7 +71,7 @@ def _command(job: Qualification, part: Round, base: Path) -> list[str]:
     ]
 
 
-def _note_end(job: Qualification, ended: process.Ended, entries: Sequence[catalogue.Entry]) -> None:
+def _note_end(job: Qualification, ended: process.Ended) -> None:
     """Note what ended ReFrame, if it did not come to its own end; raise the error if it did not begin."""
     if ended.code != 0:
         # The state of a node that failed a job shows after some seconds.
@@ -92,14 +85,11 @@ def _note_end(job: Qualification, ended: process.Ended, entries: Sequence[catalo
         except InfrastructureError as gone:
             job.broken.append(str(gone))
             job.node_lost |= isinstance(gone, slurm.EndedError) and gone.state in NODE_STATES
-    error, request = ended.error, job.request
+    error = ended.error
     if ended.code < 0:
         job.broken.append(f"ReFrame was killed ({signal.Signals(-ended.code).name})")
     elif error and error.cause == "run":
         job.broken.append(str(error.exception))
-    elif error and error.cause == "selection" and (request.names or request.tags):
-        reason = catalogue.explain_empty_selection(entries, request.names, request.tags, *job.has)
-        raise UsageError(f"{reason} (`reframe -c checks/ -L --system {job.system.name}` lists all)")
     elif error:
         raise error.exception
 

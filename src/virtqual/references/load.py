@@ -249,9 +249,13 @@ def _add_waivers(file: DataFile[_WaiversFile], references: References) -> None:
 
 def _add_qualification(file: DataFile[_QualificationFile], references: References) -> None:
     names = [required.check for required in file.content.checks]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            file.report(("checks", index, "check"), f"{name!r} is asked for already.")
+    placed_checks = []
+    for index, required in enumerate(file.content.checks):
+        if required.check in names[:index]:
+            file.report(("checks", index, "check"), f"{required.check!r} is asked for already.")
+        line = file.document.line(("checks", index))
+        placed_checks.append(required.read_from(str(file.document.path), line))
+    content = file.content.model_copy(update={"checks": tuple(placed_checks)})
     for index, name in enumerate(file.content.classes):
         key = ("classes", index)
         if file.has_name(key, "class", name, references.classes):
@@ -259,4 +263,4 @@ def _add_qualification(file: DataFile[_QualificationFile], references: Reference
                 file.report(key, f"class {name!r} qualifies no build: remove it here.")
             elif name in references.qualifications:
                 file.report(key, f"what class {name!r} asks for stands in another file already.")
-        references.qualifications[name] = file.content
+        references.qualifications[name] = content

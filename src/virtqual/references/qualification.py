@@ -2,28 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from virtqual.files.datafile import DataModel
+from virtqual.files.datafile import DataModel, PlacedModel, Problem
+from virtqual.files.wording import suggest
 
 
-class RequiredCheck(DataModel):
+class RequiredCheck(PlacedModel):
     """A check that must be judged, by name or with its parameters (``lammps %problem=lj``).
 
-    With `where` it is required only on systems with a partition that has this feature.
+    With `where` it is required only if a partition, or the stack, has this feature.
     """
 
     check: Annotated[str, Field(pattern=r"^\w+( %\w+=\S+)*$")]
-    # A misspelt feature would not be noticed: its check would never be missed.
-    where: Literal["multinode", "numa", "rdma"] | None = None
+    where: Annotated[str, Field(pattern=r"^[\w-]+$")] | None = None
 
     def match_cases(self, cases: Iterable[str]) -> list[str]:
         """Return the cases of the check; the check itself if none is among them."""
         prefix = f"{self.check} "
         return [case for case in cases if f"{case} ".startswith(prefix)] or [self.check]
+
+    def explain_unknown_check(self, cases: Iterable[str]) -> str | None:
+        """Return which name of the check or its parameters no case has; None if all have one.
+
+        Numbers of threads, ranks and nodes follow from the system at hand, so that no number is unknown.
+        """
+        name, *parameters = self.check.split(" %")
+        parameters_by_check: dict[str, dict[str, set[str]]] = {}
+        for case in cases:
+            check, *its_parameters = case.split(" %")
+            values = parameters_by_check.setdefault(check, defaultdict(set))
+            for parameter in its_parameters:
+                key, _, value = parameter.partition("=")
+                values[key].add(value)
+        if name not in parameters_by_check:
+            return f"unknown check {name!r}: {suggest(name, parameters_by_check)}"
+        values = parameters_by_check[name]
+        for key, _, value in (parameter.partition("=") for parameter in parameters):
+            if key not in values:
+                return f"{name} has no parameter {key!r}: {suggest(key, values)}"
+            if value not in values[key] and not value[0].isdigit():
+                return f"{name} has no case with {key}={value}: {suggest(value, values[key])}"
+        return None
 
 
 class CheckSet(DataModel):
@@ -33,10 +57,24 @@ class CheckSet(DataModel):
     checks: Annotated[tuple[RequiredCheck, ...], Field(min_length=1, strict=False)]
 
     def select(self, features: Iterable[str] | None) -> tuple[list[RequiredCheck], list[str]]:
-        """Return the checks that a system must pass, and the features that both its partitions lack.
+        """Return the checks that a system must pass, and the features that it and its stack lack.
 
         If the features are unknown (None), all checks are required.
         """
         conditions = {check.where for check in self.checks if check.where}
         missing = conditions.difference(conditions if features is None else features)
         return [check for check in self.checks if check.where not in missing], sorted(missing)
+
+    def find_unknown(self, cases: Iterable[str], features: Iterable[str]) -> Iterator[Problem]:
+        """Yield the checks, parameters and features that no check has; `cases` are those of all checks.
+
+        A misspelt check would always be missing, and a check with a misspelt feature would never be.
+        """
+        cases, features = tuple(cases), frozenset(features)
+        for index, required in enumerate(self.checks):
+            key = f"checks[{index}]"
+            if message := required.explain_unknown_check(cases):
+                yield Problem(*required.place, f"{key}.check", message)
+            if required.where not in (None, *features):
+                message = f"unknown feature {required.where!r}: {suggest(str(required.where), features)}"
+                yield Problem(*required.place, f"{key}.where", message)

@@ -162,7 +162,8 @@ def _answer_for_check_set(
         for side in (session.identity["native"], session.identity["virtual"])
         if "features" in side
     ]
-    required, absent_features = check_set.select(set().union(*sides) if sides else None)
+    of_stack = [program.get("features", []) for program in session.stack["programs"]]
+    required, absent_features = check_set.select(set().union(*sides, *of_stack) if sides else None)
     missing_checks = []
     for check in required:
         missing_cases = [case for case in check.match_cases(cases) if not session.has_passed(case)]

@@ -236,6 +236,10 @@ class _Reader:
         """Return whether a header has no mistakes, and note them."""
         if self._has_too_many_fields(line, len(names)):
             return False
+        for separator, shown in ((";", ";"), ("\t", "tabs")):
+            if len(names) == 1 and separator in names[0]:
+                self._add_problem(line, "", f"fields are separated by {shown}: save the file with commas.")
+                return False
         for name in dict.fromkeys(names):
             if name not in COLUMNS:
                 self._add_problem(line, name, f"is no column of this file: {suggest(name, COLUMNS)}")

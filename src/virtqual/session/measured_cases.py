@@ -9,7 +9,7 @@ import numpy as np
 
 from virtqual.errors import UsageError
 from virtqual.files.datafile import DataError, Problem
-from virtqual.files.wording import suggest
+from virtqual.files.wording import suggest, suggest_similar
 from virtqual.references import NoReferenceError, References
 from virtqual.session.measured import MAX_MISTAKES_SHOWN, FileSeries
 from virtqual.session.pairing import DECLARED_NOISE, baseline_of, list_gates
@@ -152,8 +152,9 @@ class _CaseMaker:
             if stated is None:
                 reason = "nothing says what is allowed"
                 if class_name:
-                    similar = suggest(name, references.metrics).rstrip(".")
-                    reason = f"class {class_name!r} knows no such metric ({similar})"
+                    reason = f"class {class_name!r} knows no such metric"
+                    if similar := suggest_similar(name, references.metrics):
+                        reason += f" ({similar})"
                 self._add_problem(file_series, "metric", f"{name}: {reason}; {_STATE_BUDGET}")
             return stated
         try:

@@ -372,6 +372,12 @@ class Session(SessionDocument):
     #: SHA-256 of all measurements, as `Basis.runs` has it.
     measured: str = ""
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was run, so that it does not count; a refusal by preflight is an answer."""
+        was_run = self.runs or self.lost or any(failure.job for failure in self.failures)
+        return not was_run and self.outcome != "INVALID"
+
     def get_conclusion(self) -> Conclusion:
         """Return the conclusion alone."""
         return Conclusion.model_construct(**{name: getattr(self, name) for name in Conclusion.model_fields})

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from virtqual.errors import DamagedError, UsageError
+from virtqual.errors import DamagedError, InfrastructureError, UsageError, VirtqualError
 from virtqual.session.log import DOCUMENT, LOG, Log
 from virtqual.session.session import Session
 
 #: How far the clock of the node that began a session may be ahead.
 MAX_CLOCK_ERROR = timedelta(days=1)
+MAX_ERRORS_SHOWN = 3
+
+
+class NoSessionError(InfrastructureError):
+    """There is no session yet, or none that can be read; `kind` says of which system or class."""
+
+    def __init__(self, sessions: Path, kind: str = "", errors: Sequence[VirtqualError] = ()) -> None:
+        left_out = f"; left out: {'; '.join(map(str, errors[:MAX_ERRORS_SHOWN]))}" if errors else ""
+        super().__init__(
+            f"there is no session{kind} yet below {sessions}: `virtqual qualify` makes one{left_out}"
+        )
 
 
 def load(path: Path) -> Session:
@@ -57,6 +68,8 @@ def find(name: str, sessions: Path) -> Path:
 
     Raises
     ------
+    NoSessionError
+        ``last`` is asked for, and there is no session at all.
     UsageError
         There is no such session, or several begin so; the message names the latest sessions.
     """
@@ -65,6 +78,8 @@ def find(name: str, sessions: Path) -> Path:
         return as_path if as_path.is_dir() else as_path.parent
     names = ids(sessions)
     if name == "last":
+        if not names:
+            raise NoSessionError(sessions)
         # An id begins with the date, in UTC.
         tomorrow = f"{datetime.now(UTC) + MAX_CLOCK_ERROR:%Y%m%d-%H%M%S}"
         matches = [session for session in names if session <= tomorrow][-1:]
@@ -75,7 +90,7 @@ def find(name: str, sessions: Path) -> Path:
     if len(matches) != 1:
         raise UsageError(
             f"{'several sessions begin' if matches else 'no session begins'} with {name!r} "
-            f"below {sessions} (the latest: {', '.join(names[-5:]) or 'none'})"
+            f"below {sessions} (the latest: {', '.join(names[-5:]) or 'none'}; one without a run is not kept)"
         )
     return sessions / matches[0]
 

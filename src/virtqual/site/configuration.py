@@ -64,8 +64,8 @@ def load_system(name: str) -> System:
         nameless = [file.content for file in files.values() if not file.states_name]
         broken = [f"; not read: {error}" for error in nameless if isinstance(error, UsageError)]
         raise UsageError(
-            f"no system {shorten(repr(name), 60)} (there are: {', '.join(files)}): {suggest(name, files)} "
-            f"See docs/add-a-system.md{''.join(broken)}"
+            f"there is no system {shorten(repr(name), 60)}: {suggest(name, files)} A new one needs a system "
+            f"file (docs/add-a-system.md){''.join(broken)}"
         )
     return files[name].load()
 

@@ -350,5 +350,7 @@ def _ask(command: Sequence[str], seconds: float = _QUESTION_TIMEOUT_S) -> str:
         raise SilentError(str(error)) from error
     if completed.returncode:
         lines = (completed.stderr or completed.stdout).strip().splitlines()
-        raise SilentError(f"{command[0]}: {lines[-1] if lines else f'exit code {completed.returncode}'}")
+        reason = lines[-1] if lines else f"exit code {completed.returncode}"
+        # Most of Slurm's commands begin the line with their own name.
+        raise SilentError(f"{command[0]}: {reason.removeprefix(f'{command[0]}: ')}")
     return completed.stdout

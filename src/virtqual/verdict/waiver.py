@@ -6,9 +6,9 @@ import math
 from datetime import date
 from typing import Annotated, cast
 
-from pydantic import ConfigDict, Field, PrivateAttr
+from pydantic import ConfigDict, Field
 
-from virtqual.files.datafile import DataModel
+from virtqual.files.datafile import PlacedModel
 from virtqual.verdict.budget import Gate
 from virtqual.verdict.metric import Metric, Positive, Text
 from virtqual.verdict.notation import format_percent, read_percent
@@ -16,7 +16,7 @@ from virtqual.verdict.notation import format_percent, read_percent
 Percent = Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
 
 
-class Waiver(DataModel):
+class Waiver(PlacedModel):
     """An OVER that its owner accepts for one build and for a time.
 
     Attributes
@@ -41,7 +41,6 @@ class Waiver(DataModel):
     owner: Text
     reason: Text
     expires: date
-    _place: tuple[str, int] = PrivateAttr(("", 0))
 
     def matches(self, metric: str, setting: str, gate: Gate) -> bool:
         """Return whether it is about this result of its class and build, expired or not."""
@@ -79,14 +78,3 @@ class Waiver(DataModel):
     def accepted(self) -> str:
         """What is accepted, its owner and its last day: ``8% slower by ops until 2026-06-01``."""
         return f"{format_percent(self.slower)} slower by {self.owner} until {self.expires}"
-
-    @property
-    def place(self) -> tuple[str, int]:
-        """The file that it was read from, and its line."""
-        return self._place
-
-    def read_from(self, file: str, line: int) -> Waiver:
-        """Return the waiver with the place that it was read from."""
-        waiver = self.model_copy()
-        waiver._place = (file, line)
-        return waiver

@@ -67,6 +67,6 @@ def test_sessions_of_older_formats_are_said_to_be_left_out(tmp_path):
 
 
 def test_without_a_session_it_says_so(nights):
-    code, output = said("--system", "elsewhere")
-    assert code == 2
-    assert "no session of that system" in output
+    code, output = said("--system", "example")
+    assert code == 5
+    assert "there is no session of system 'example' yet" in output

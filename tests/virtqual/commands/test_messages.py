@@ -55,14 +55,15 @@ def test_what_nobody_foresaw_is_no_verdict(failing, tmp_path, error):
 
 
 def test_the_traceback_finds_a_place_where_the_state_has_none(failing, tmp_path, monkeypatch):
-    (tmp_path / "state").write_text("no directory")
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/errors").write_text("no directory")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert f"the traceback is in {tmp_path}/2" in failing(KeyError("x")).output
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "state"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "state/errors"))
     assert "its traceback could not be written anywhere" in failing(KeyError("x")).output
 
 
-@pytest.mark.parametrize("state", ["file", "file/below", "whole/sessions-is-a-file"])
+@pytest.mark.parametrize("state", ["file/below", "whole/sessions-is-a-file"])
 def test_a_state_directory_that_cannot_be_written_is_named(failing, tmp_path, monkeypatch, state):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path / state))
@@ -112,7 +113,7 @@ def test_a_closed_pipe_ends_a_command_silently(tmp_path):
     env = {**os.environ, "VIRTQUAL_STATE": str(tmp_path)}
     reading, writing = os.pipe()
     os.close(reading)
-    line = [sys.executable, "-c", "from virtqual.cli import app; app()", "list"]
+    line = [sys.executable, "-c", "from virtqual.cli import app; app()", "inputs", "list"]
     done = subprocess.run(line, stdout=writing, stderr=subprocess.PIPE, env=env)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")

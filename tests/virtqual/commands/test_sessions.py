@@ -168,5 +168,28 @@ def test_sessions_are_listed_and_what_cannot_be_read_is_said(two, tmp_path):
 
 def test_no_session_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
-    assert "no session below" in run("list").output
-    assert run("show").exit_code == 2
+    for command in ("list", "show", "status", "history", "report"):
+        done = run(command)
+        assert (done.exit_code, "there is no session yet below" in done.output) == (5, True), done.output
+    assert run("show", "2026").exit_code == 2
+
+
+def test_a_name_that_nothing_has_is_named_with_similar_ones(tmp_path, monkeypatch):
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
+    for command, code, says in (
+        (("status", "--system", "exmaple"), 2, "there is no system 'exmaple': did you mean example?"),
+        (("history", "--system", "exmaple"), 2, "did you mean example?"),
+        (("history", "--class", "kmv"), 2, "there is no class 'kmv': did you mean kvm?"),
+        (("status", "--system", "example"), 5, "there is no session of system 'example' yet"),
+        (("history", "--class", "kvm"), 5, "there is no session of class 'kvm' yet"),
+    ):
+        done = run(*command)
+        assert (done.exit_code, says in " ".join(done.output.split())) == (code, True), done.output
+
+
+def test_a_state_directory_that_is_a_file_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "state").touch()
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path / "state"))
+    for command in ("list", "show", "status"):
+        done = run(command)
+        assert (done.exit_code, "is no directory" in done.output) == (2, True), done.output

@@ -52,12 +52,18 @@ def test_entries_are_selected_as_reframe_selects_its_tests(pattern, count):
         (("lamps",), (), "no check has a name that matches 'lamps': did you mean lammps?"),
         (("lammps", "mpi_latency_nod$"), (), "'mpi_latency_nod$': did you mean mpi_latency_node or"),
         ((), ("quikc",), "no check has a tag that matches 'quikc': did you mean quick?"),
-        (("mpi_latency_nodes",), (), "cannot run here: mpi_latency_nodes: no program with the feature 'mpi'"),
-        (("lammps",), ("mpi",), "no check that can run here has all that -n and -t ask for"),
+        (("lammps", "lamps"), (), "no check has a name that matches 'lamps'"),
+        (("mpi_latency_nodes",), (), "cannot run here: no program in the stack for: mpi_latency_nodes (mpi)"),
+        (("lammps",), ("mpi",), "no check that matches -n lammps has all of the tags: mpi"),
+        ((), ("app", "mpi"), "no check has all of the tags: app, mpi"),
     ],
 )
 def test_a_name_or_tag_that_selects_nothing_is_named_with_similar_ones(names, tags, message):
     assert message in explain_empty_selection(ENTRIES, names, tags, {"lammps"}, 2)
+
+
+def test_a_selection_of_which_one_check_can_run_has_no_reason_against_it():
+    assert explain_empty_selection(ENTRIES, ["lammps", "mpi"], ["quick"], {"lammps"}, 2) is None
 
 
 def test_checks_that_cannot_run_are_listed_once_for_each_reason():

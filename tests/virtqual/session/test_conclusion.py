@@ -11,6 +11,7 @@ from virtqual.references import CheckSet, RequiredCheck
 from virtqual.runs import Result
 from virtqual.session.conclusion import conclude
 from virtqual.session.judge import Judged
+from virtqual.session.session import Failure
 from virtqual.verdict import Case
 from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.waiver import Waiver
@@ -161,3 +162,15 @@ def test_a_refusal_has_its_first_reason_since_it_is_also_sent_by_mail(refused, s
     conclude(session, Judged(Admitted((), refused, ()), (), None))
     assert session.exit_code == 4
     assert says in session.conclusion
+
+
+def test_a_session_counts_if_something_was_run_or_preflight_refused_it():
+    failure = {"check": "lj", "case": "lj", "pair": 0, "side": "native", "partition": "p", "reason": "r"}
+    submitted = Failure(**failure, job="7", kind="failed")
+    refused_by_slurm = Failure(**failure, kind="infrastructure")
+    session = session_of([])
+    assert session.is_empty
+    assert session.model_copy(update={"failures": [refused_by_slurm]}).is_empty
+    assert not session.model_copy(update={"failures": [submitted]}).is_empty
+    assert not session.model_copy(update={"outcome": "INVALID"}).is_empty
+    assert not session_of([made_run("native", 0)]).is_empty

@@ -1,0 +1,86 @@
+"""What a request names is looked at before Slurm is: checks, tags, the list of its class, notices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from virtqual.errors import UsageError
+from virtqual.files.datafile import DataError
+from virtqual.harness import catalogue, process
+from virtqual.harness.catalogue import Entry
+from virtqual.history.channels import read_site_notify
+from virtqual.references import project_references
+from virtqual.session.session import Request
+from virtqual.site.systems import System
+from virtqual.stack.manifest import Manifest
+from virtqual.verdict.budget import HypervisorClass
+
+#: Features that follow from the extras of a partition (`virtqual.site.systems.list_features`).
+_DERIVED_FEATURES = {"multinode", "numa"}
+
+
+def list_checks(
+    request: Request, system: System, stack: Manifest | None, chosen: HypervisorClass
+) -> tuple[Entry, ...]:
+    """Return the checks that ReFrame has for a system, after holding a request against them.
+
+    Without a stack every program is assumed to be there.
+
+    Raises
+    ------
+    UsageError
+        A name or tag of the request selects no check, nothing of what they select can run on the system, or
+        a file that others have written for this session is wrong.
+    """
+    entries = _load_checks(request)
+    features = find_stack_features(stack, entries)
+    system = system.use_nodes(request.nodes)
+    nodes = min(system.native.nodes, system.virtual.nodes)
+    _refuse(request, catalogue.explain_empty_selection(entries, request.names, request.tags, features, nodes))
+    check_files(entries, chosen)
+    return entries
+
+
+def check_words(request: Request) -> None:
+    """Refuse names and tags that no check has, before the system is there.
+
+    Parameters of checks follow from the system: a name that has one, such as ``threads=8``, is not looked at.
+    """
+    names = [name for name in request.names if not re.search(r"[=\d/]", name)]
+    if names or request.tags:
+        _refuse(request, catalogue.explain_unknown_words(_load_checks(request), names, request.tags))
+
+
+def check_files(entries: Sequence[Entry] | None, chosen: HypervisorClass) -> None:
+    """Refuse mistakes in ``notify.yaml``, and in the list of checks that a class asks for.
+
+    The list is not looked at without all checks (None).
+    """
+    read_site_notify()
+    check_set = project_references().qualifications.get(chosen.name)
+    if check_set and entries is not None:
+        features = {feature for entry in entries for feature in (entry.feature, entry.needs) if feature}
+        cases = [entry.case for entry in entries]
+        if problems := list(check_set.find_unknown(cases, features | _DERIVED_FEATURES)):
+            raise DataError(problems)
+
+
+def find_stack_features(stack: Manifest | None, entries: Sequence[Entry]) -> set[str]:
+    """Return the features of a stack; of all programs that checks ask for, if there is no stack."""
+    if stack is not None:
+        return set(stack.features)
+    return {feature for entry in entries for feature in (entry.feature, *entry.optional)}
+
+
+def _load_checks(request: Request) -> tuple[Entry, ...]:
+    with_hashes = any(name.startswith("/") for name in request.names)
+    return process.list_checks(
+        request.system, full=request.full, nodes=request.nodes, with_hashes=with_hashes
+    )
+
+
+def _refuse(request: Request, reason: str | None) -> None:
+    if reason:
+        command = f"`reframe -c checks/ -L --system {request.system}` lists all"
+        raise UsageError(f"{reason.rstrip('.')} ({command})")

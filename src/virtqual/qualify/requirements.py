@@ -1,0 +1,100 @@
+"""What must hold before a build is called qualified, as far as it is known before a session runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+
+from virtqual.files.wording import list_names
+from virtqual.harness import catalogue
+from virtqual.harness.catalogue import Entry
+from virtqual.references import project_references
+from virtqual.session.session import Request
+from virtqual.site import systems
+from virtqual.site.systems import SIDES, System
+from virtqual.stack.manifest import load_recipe
+from virtqual.stack.spack import FILE as SPACK_PROGRAMS
+from virtqual.verdict.budget import HypervisorClass
+
+#: A sentence names so many missing checks.
+MAX_CHECKS_SHOWN = 6
+
+
+def foresee_answer(
+    request: Request,
+    system: System,
+    chosen: HypervisorClass,
+    entries: Sequence[Entry],
+    planned: Sequence[Entry],
+    features: Set[str],
+    *,
+    rotates: bool,
+) -> str:
+    """Return whether a session could be called qualified, or what forbids it and how to get it.
+
+    Parameters
+    ----------
+    entries, planned
+        All checks, and those that the session would run.
+    features
+        The features of the stack.
+    rotates
+        All nodes work at once.
+    """
+    check_set = project_references().qualifications.get(chosen.name)
+    absent_features: list[str] = []
+    if chosen.unqualified:
+        obstacles = [f"class {chosen.name} qualifies no build ({chosen.unqualified})"]
+    elif check_set is None:
+        obstacles = [f"no file in references/qualifications/ says what class {chosen.name} asks for"]
+    else:
+        of_system = (
+            systems.list_features(partition.features, partition.extras)
+            for partition in map(system.partition, SIDES)
+        )
+        required, absent_features = check_set.select(set().union(features, *of_system))
+        planned_cases = {entry.case for entry in planned}
+        cases = catalogue.cases_of(entries, check_set.scope)
+        missing = {check.check: set(check.match_cases(cases)) - planned_cases for check in required}
+        obstacles = []
+        if names := [check for check, missing_cases in missing.items() if missing_cases]:
+            all_missing = set().union(*missing.values())
+            # A check without a case in the scope of the class is missing by its own name.
+            lacking = [entry for entry in entries if {entry.case, entry.check} & all_missing]
+            remedies = "; ".join(_list_remedies(request, lacking, features)) or "see `Not run here`"
+            shown = list_names(names, MAX_CHECKS_SHOWN)
+            obstacles = [f"class {chosen.name} also asks for {shown} ({remedies})"]
+        obstacles += _list_other_obstacles(request, system, rotates=rotates)
+    if obstacles:
+        return f"This session cannot be called qualified: {'; '.join(obstacles)}."
+    without = f" (without {', '.join(absent_features)})" if absent_features else ""
+    return f"This session can be called qualified{without} if every metric is within its budget."
+
+
+def _list_remedies(request: Request, lacking: Sequence[Entry], features: Set[str]) -> Iterator[str]:
+    """Yield how a session gets checks that it would not run."""
+    if not request.full and any("quick" not in entry.tags for entry in lacking):
+        yield "--full"
+    if len(catalogue.select(lacking, request.names, request.tags)) < len(lacking):
+        yield "no -n and no -t"
+    if absent := {entry.feature for entry in lacking if entry.feature} - features:
+        packages = {
+            feature: program["package"]
+            for program in load_recipe(SPACK_PROGRAMS)["programs"].values()
+            for feature in program["features"]
+        }
+        yield f"ci/build-stack {' '.join(sorted({packages.get(name, name) for name in absent}))}"
+
+
+def _list_other_obstacles(request: Request, system: System, *, rotates: bool) -> Iterator[str]:
+    """Yield what forbids the answer besides missing checks."""
+    virtual = system.virtual
+    if request.fast:
+        yield "--fast takes two pairs, which can lack rare slow runs"
+    if virtual.numa_hidden:
+        yield "the VMs hide NUMA nodes on purpose (extras.numa_hidden)"
+    if not virtual.nodes_of_hosts:
+        yield "the hosts of the VMs are not stated (extras.nodes_of_hosts)"
+    elif rotates and not project_references().surveys.get(system.name):
+        yield "no survey says how far hosts differ (docs/system-file.md, A survey of hosts)"
+    if not (rotates or virtual.recreate_vms):
+        yield "the VM has one boot (extras.recreate_vms creates VMs anew)"
