@@ -26,7 +26,7 @@ PROGRAMS = {"reframe": ("reframe.frontend.cli", "main"), "virtqual": ("virtqual.
 _server = multiprocessing.get_context("forkserver")
 _modules = [module for module, _ in PROGRAMS.values()]
 # The last two are imported on demand, and import all of virtqual.
-_server.set_forkserver_preload(["pytest", *_modules, "virtqual.commands.record", "virtqual.commands.report"])
+_server.set_forkserver_preload(["pytest", *_modules, "virtqual.commands.propose", "virtqual.commands.report"])
 
 
 def run_program(

@@ -146,7 +146,7 @@ def _series(
 
 @cache
 def _recorded(boot_sd: float, machines: int = 30) -> Floats:
-    """Return what `virtqual record` writes of the noise and the boots of 11 metrics of each machine."""
+    """Return what `virtqual propose` writes of the noise and the boots of 11 metrics of each machine."""
     rng, metrics, count = np.random.default_rng(9), 11, draw.HISTORY_SESSIONS
     drawn = draw.booted(rng, machines * count, np.zeros(metrics), boot_sd=boot_sd).first(draw.HISTORY_PAIRS)
     entries = []
@@ -162,7 +162,7 @@ def _recorded(boot_sd: float, machines: int = 30) -> Floats:
 def booted_as_recorded(
     rng: draw.Rng, sessions: int, overhead: np.ndarray, *, boots: int | str, boot_sd: float = 0.01
 ) -> draw.Drawn:
-    """Draw sessions of 11 metrics that are judged with what `virtqual record` wrote of noise and boots."""
+    """Draw sessions of 11 metrics that are judged with what `virtqual propose` wrote of noise and boots."""
     noise = rng.choice(_recorded(boot_sd), sessions)
     sigma, df, between, between_df = np.moveaxis(noise[..., None], 2, 0)
     drawn = draw.booted(rng, sessions, overhead, boot_sd=boot_sd, boots=boots)

@@ -107,7 +107,7 @@ def draw_runs(
 
 
 def record_noise(native: Floats, virtual: Floats, floor: float = 0.0) -> tuple[Floats, Floats]:
-    """Return sigma and df of histories as `virtqual record` writes them.
+    """Return sigma and df of histories as `virtqual propose` writes them.
 
     The runs of each side have the shape (..., n_sessions, n_pairs).
     """

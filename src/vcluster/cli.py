@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 import textwrap
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -57,11 +58,26 @@ class CommandGroup(TyperGroup):
 
 app = typer.Typer(
     cls=CommandGroup,
-    help="A one-machine Slurm cluster with a native and a virtual partition.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"vcluster {metadata.version('virtqual')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _add_options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="show the version", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """A one-machine Slurm cluster with a native and a virtual partition."""
 
 
 def _fold(text: str, stream: TextIO, indent: str = "") -> str:

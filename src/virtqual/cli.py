@@ -30,7 +30,7 @@ _handle_signals(_end)
 
 # ruff: noqa: E402
 import re
-from importlib import import_module
+from importlib import import_module, metadata
 from io import TextIOWrapper
 from typing import Annotated, Any, Literal
 
@@ -46,9 +46,10 @@ from virtqual.site.held import DEFAULT_NODES
 #: Commands in modules of `virtqual.commands`, by their heading in the help.  They are imported on demand,
 #: since code that judges takes a second to import.
 HEADINGS = {
-    "Sessions": "sweep judge show list report compare history status record check repair",
-    "Nodes": "preflight identity host",
-    "Set-up and files": "system setup stack inputs schema",
+    "Measure and judge": "preflight sweep judge",
+    "Look at sessions": "list show report compare history status",
+    "Describe a system": "system stack setup inputs propose identity host",
+    "Records": "check repair schema",
 }
 COMMANDS = {name: heading for heading, names in HEADINGS.items() for name in names.split()}
 
@@ -87,16 +88,26 @@ class _OnDemand(TyperGroup):
 
 app = typer.Typer(
     cls=_OnDemand,
-    help="Qualify hypervisor builds for HPC: native against virtual, judged with stated uncertainty.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"virtqual {metadata.version('virtqual')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _group() -> None:
-    """Make a group: without a callback Typer makes none of one command."""
+def _add_options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="show the version", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Qualify hypervisor builds for HPC: native against virtual, judged with stated uncertainty."""
 
 
 def _check_patterns(option: typer.CallbackParam, patterns: list[str] | None) -> list[str] | None:
@@ -114,7 +125,7 @@ def _check_against(name: str | None) -> str | None:
     return name
 
 
-@app.command()
+@app.command(rich_help_panel="Measure and judge")
 def qualify(
     system: Annotated[str, typer.Option(help="system to run on: the name of its system file")] = "",
     resume: Annotated[

@@ -47,11 +47,17 @@ def test_npb_on_the_studys_machine_and_on_others():
     assert sizes.npb_bytes("ft", "D") == pytest.approx(3 * 16 * 2**31 + 8 * 2**31)
 
 
-@pytest.mark.parametrize("text", ["3:1", "a:b", "1", "-1:2"])
+@pytest.mark.parametrize("text", ["3:1", "a:b", "0", "-1:2"])
 def test_broken_pair_numbers_are_refused(monkeypatch, text):
     monkeypatch.setenv("VIRTQUAL_PAIRS", text)
-    with pytest.raises(UsageError, match="FIRST:LAST"):
+    with pytest.raises(UsageError, match="state how many"):
         looks.parse_pairs()
+
+
+@pytest.mark.parametrize(("text", "pairs"), [("6", (0, 5, False)), ("warm-up,4:7", (4, 7, True))])
+def test_pairs_are_stated_by_their_number_or_one_by_one(monkeypatch, text, pairs):
+    monkeypatch.setenv("VIRTQUAL_PAIRS", text)
+    assert looks.parse_pairs() == pairs
 
 
 SEEN = (

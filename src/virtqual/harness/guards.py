@@ -108,7 +108,7 @@ def _guard_run(runall: Wrapped, run_session: RunSession) -> Wrapped:
         if option := _find_repeating_option(runner, testcases):
             _end(
                 f"{option} cannot be used with paired samples, which run once, in turn: "
-                "VIRTQUAL_PAIRS=0:5 takes six pairs, `virtqual qualify` as many as are needed"
+                "VIRTQUAL_PAIRS=6 takes six pairs, `virtqual qualify` as many as are needed"
             )
         restored = restored_cases or []
         # The runs of a pair follow each other, so that they see the same machine.  ReFrame goes through all
@@ -223,7 +223,7 @@ def _refuse_dropped_cases(build_deps: Wrapped) -> Wrapped:
             raise ReframeFatalError(
                 f"{len(dropped)} test cases would be dropped, since their dependencies cannot be resolved "
                 f"({names} ...); --repeat, --distribute and -P cannot be used with paired samples: "
-                "VIRTQUAL_PAIRS=0:5 takes more pairs"
+                "VIRTQUAL_PAIRS=6 takes more pairs"
             )
         return graph, dropped
 

@@ -172,8 +172,10 @@ def parse_pairs() -> tuple[int, int, bool]:
     UsageError
         ``VIRTQUAL_PAIRS`` is not of its form.
     """
-    text = os.environ.get("VIRTQUAL_PAIRS", "0:3")
+    text = os.environ.get("VIRTQUAL_PAIRS", "4")
+    if re.fullmatch(r"[1-9]\d*", text):
+        return 0, int(text) - 1, False
     match = re.fullmatch(r"(warm-up,)?(\d+):(\d+)", text)
     if not match or int(match[2]) > int(match[3]):
-        raise UsageError(f"VIRTQUAL_PAIRS={text!r}: expected FIRST:LAST, such as 0:3 or warm-up,4:7")
+        raise UsageError(f"VIRTQUAL_PAIRS={text!r}: state how many, such as 6, or which, such as warm-up,4:7")
     return int(match[2]), int(match[3]), bool(match[1])

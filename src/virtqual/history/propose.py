@@ -259,5 +259,5 @@ def _make_proposal(
         yaml.width = 110
         stream = StringIO()
         yaml.dump(CommentedMap(content), stream)
-        after = f"# {title}; proposed by `virtqual record`.\n{stream.getvalue()}"
+        after = f"# {title}; proposed by `virtqual propose`.\n{stream.getvalue()}"
     return Proposal(path, before, after, tuple(notes))

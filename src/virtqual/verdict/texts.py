@@ -156,7 +156,7 @@ def _noise_text(question: Question) -> str:
         return (
             f"noise too high: with {LOOKS[-1]} pairs the change would be known to {wide}; the earlier "
             f"session has {len(question.earlier.native)} pairs: record it with more (virtqual qualify "
-            f"--pairs {LOOKS[-1]}), or record the noise (virtqual record)"
+            f"--pairs {LOOKS[-1]}), or record the noise (virtqual propose)"
         )
     needed = math.ceil(LOOKS[-1] * batch.width * (reach[worst] / margin[worst]) ** 2)
     return (
@@ -174,5 +174,5 @@ def _hosts_text(question: Question) -> str:
     return (
         f"{session}native ran on {native} and virtual machines on {virtual}: a slow host looks like a slow "
         "guest, and no number of pairs tells them apart; exchange the hosts' roles, or survey them "
-        "(virtqual record --hosts)"
+        "(virtqual propose --hosts)"
     )

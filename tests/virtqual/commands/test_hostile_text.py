@@ -32,7 +32,7 @@ COMMANDS = (
     ("history",),
     ("compare", "20260101-000000-s", "20260102-000000-s"),
     ("preflight", "20260101-000000-s"),
-    ("record", "20260101-000000-s"),
+    ("propose", "20260101-000000-s"),
     ("show", HOSTILE),
     ("report", HOSTILE),
 )

@@ -89,8 +89,8 @@ def test_a_full_disk_is_called_so(failing, tmp_path):
 
 def test_a_failure_before_the_command_begins_is_none_either(tmp_path, monkeypatch):
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
-    monkeypatch.setitem(sys.modules, "virtqual.commands.record", None)
-    assert CliRunner().invoke(cli.app, ["record", "last"]).exit_code == 5
+    monkeypatch.setitem(sys.modules, "virtqual.commands.propose", None)
+    assert CliRunner().invoke(cli.app, ["propose", "last"]).exit_code == 5
 
 
 def test_what_people_can_mend_is_said_in_its_own_words(failing):

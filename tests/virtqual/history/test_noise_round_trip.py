@@ -1,4 +1,4 @@
-"""Later commands load the proposals of `virtqual record`, which have the noise of the sessions."""
+"""Later commands load the proposals of `virtqual propose`, which have the noise of the sessions."""
 
 from dataclasses import replace
 

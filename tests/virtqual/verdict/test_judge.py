@@ -378,7 +378,7 @@ def test_hosts_in_fixed_roles_forbid_an_answer(judged, level):
     assert (verdict.outcome, verdict.next_pairs) == (Outcome.INVALID, None)
     assert verdict.reasons == (
         "native ran on a and virtual machines on b: a slow host looks like a slow guest, and no number of "
-        "pairs tells them apart; exchange the hosts' roles, or survey them (virtqual record --hosts)",
+        "pairs tells them apart; exchange the hosts' roles, or survey them (virtqual propose --hosts)",
     )
     assert (verdict.confounded, verdict.hosts) == (True, {})
     assert verdict.overhead.log == pytest.approx(level)

@@ -89,7 +89,7 @@ def test_an_earlier_session_that_is_too_short(metrics, make):
     assert text.splitlines()[1] == (
         "noise too high: with 18 pairs the change would be known to 13.5%, the margin is 4.8%; the earlier "
         "session has 4 pairs: record it with more (virtqual qualify --pairs 18), or record the noise "
-        "(virtqual record)"
+        "(virtqual propose)"
     )
 
 

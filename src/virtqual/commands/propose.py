@@ -1,4 +1,4 @@
-"""`virtqual record`: references proposed from stored sessions, as a diff to review."""
+"""`virtqual propose`: references proposed from stored sessions, as a diff to review."""
 
 from __future__ import annotations
 
