@@ -80,7 +80,7 @@ class Selection(Guarded, Measuring):
         if reason := cls.explain_unfit(case):
             return reason
         if case.scope == "quick" and "quick" not in cls.tags_of(case):
-            return "in the full scope only (reframe -S scope=full, virtqual qualify --full)"
+            return "only with --full (reframe --mode=full)"
         return ""
 
     def previous_tests(self):

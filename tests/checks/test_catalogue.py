@@ -8,7 +8,7 @@ from site_runs import CHECKS, ROOT, make_program, make_stack, outcome
 
 from virtqual.references import load_references
 
-LONGER = "in the full scope only (reframe -S scope=full, virtqual qualify --full)"
+LONGER = "only with --full (reframe --mode=full)"
 
 
 def test_a_system_that_is_not_there_is_no_system_that_lacks_every_program(site):

@@ -109,7 +109,7 @@ def test_the_detailed_list_is_a_catalogue_whose_hashes_select(site):
     # One entry a check, not one a sample; the list names checks for which this stack has no program.
     assert "sample=" not in text
     assert "  linpack: no program with the feature 'hpcc' in the stack" in text
-    assert "lammps (3 of 4 cases): in the full scope only" in text
+    assert "lammps (3 of 4 cases): only with --full" in text
     (line,) = re.findall(r"- lammps problem=lj\n(?:    .*\n)*?    hashes: (.*)\n", text)
     hashes = dict(reversed(pair.split(" ")) for pair in line.split(", "))
     assert hashes.keys() == {*SAMPLES, "verdict"}
@@ -124,7 +124,7 @@ def test_the_scope_is_a_variable_and_a_mode(site):
     for option in (("-S", "scope=full"), ("--mode=full",)):
         text = listed(site, "-L", *option)
         assert "- lammps problem=rhodo\n" in text
-        assert "in the full scope only" not in text
+        assert "only with --full" not in text
     done = site.lammps("-S", "scope=ful")
     assert done.returncode != 0
     assert "-S scope=ful: expected quick or full" in outcome(done)

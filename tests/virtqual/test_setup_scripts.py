@@ -59,7 +59,7 @@ def run(checkout):
     return run
 
 
-@pytest.mark.parametrize("name", ["build-stack", "setup", "venv"])
+@pytest.mark.parametrize("name", ["build-stack", "demo", "lock", "nightly.sbatch", "setup", "test", "venv"])
 def test_help_installs_nothing(run, checkout, name):
     files = set(checkout.rglob("*"))
     done = run(name, "--help", PATH=str(checkout.parent) + ":/usr/bin:/bin")

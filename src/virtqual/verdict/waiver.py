@@ -76,5 +76,5 @@ class Waiver(PlacedModel):
 
     @property
     def accepted(self) -> str:
-        """What is accepted, its owner and its last day: ``8% slower by ops until 2026-06-01``."""
+        """The accepted slowdown, its owner and its last day: ``8% slower by ops until 2026-06-01``."""
         return f"{format_percent(self.slower)} slower by {self.owner} until {self.expires}"

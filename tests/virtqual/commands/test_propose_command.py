@@ -135,6 +135,8 @@ SYSTEM = """import runpy
 system = runpy.run_path({example!r})["system"]
 system["name"] = "site"
 system["partitions"][1]["extras"]["nodes_of_hosts"] = {hosts!r}
+for partition in system["partitions"]:
+    partition["extras"]["nodes"] = 1
 """
 
 
