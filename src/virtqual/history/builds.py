@@ -20,7 +20,7 @@ from virtqual.references.marks import Mark
 from virtqual.session.summary import Summary
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.estimate import Floats, Ints
-from virtqual.verdict.notation import Direction, describe_slowdown, format_percent
+from virtqual.verdict.notation import Direction, describe_slowdown, describe_slowdown_briefly
 from virtqual.verdict.waiver import Waiver
 
 #: Prefix of the facts that define a build.
@@ -102,7 +102,7 @@ class MetricHistory:
         """The summary of changes, or the smallest step that the history would show."""
         if not self.summary and self.changes.least > MAX_DETECTABLE_LOG:
             return "too few sessions"
-        return self.summary or f"none above {format_percent(round(math.expm1(self.changes.least), 3))}"
+        return self.summary or f"none above {describe_slowdown_briefly(self.changes.least, 'lower')}"
 
     @property
     def largest_change(self) -> float:
