@@ -62,7 +62,7 @@ class Forecast:
     #: Why Slurm could not say which nodes there are; None if it could, or was not asked.
     silence: str | None
     has_stack: bool
-    #: Whether the session could be called qualified, in a sentence.
+    #: The sentence that says whether the session could be called qualified.
     answer: str
 
     @property

@@ -1,4 +1,4 @@
-"""What a request names is looked at before Slurm is: checks, tags, the list of its class, notices."""
+"""A request is held against the checks, the list of its class, and the notices, before Slurm is asked."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def list_checks(
     Raises
     ------
     UsageError
-        A name or tag of the request selects no check, nothing of what they select can run on the system, or
-        a file that others have written for this session is wrong.
+        A name or tag of the request selects no check, none of the selected checks can run on the system, or
+        ``notify.yaml`` or the list of the class is wrong.
     """
     entries = _load_checks(request)
     features = find_stack_features(stack, entries)

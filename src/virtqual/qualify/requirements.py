@@ -1,4 +1,4 @@
-"""What must hold before a build is called qualified, as far as it is known before a session runs."""
+"""The conditions of the answer "qualified" that are known before a session runs."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from virtqual import cli, paths
 from virtqual.qualify import concluding
 from virtqual.qualify.checking import check_conclusion
 from virtqual.runs import Result
-from virtqual.session.log import LOG, Begun, Concluded, FactsWritten, Finished, Log, Submitted
+from virtqual.session.log import LOG, Begun, Concluded, Finished, Log, Submitted
 from virtqual.session.seal import intact_lines, seal
 from virtqual.session.session import UNJUDGED_ANSWERS
 from virtqual.session.summary import file_of, summary
@@ -53,11 +53,15 @@ def run(*arguments):
 def rewrite(directory, kind, edit):
     """Replace the events of a kind as an attacker can, who seals the lines again."""
     log = Log(directory)
-    events = [event for event in log.events() if not isinstance(event, FactsWritten)]
+    lines = list(log.lines())
     log.path.unlink()
     log = Log(directory)
-    for event in events:
-        log.append(edit(event) if isinstance(event, kind) else event)
+    for event, line in lines:
+        # The other lines stay as they are: a head of an earlier version has fewer fields.
+        if isinstance(event, kind):
+            log.append(edit(event))
+        else:
+            log.copy([line])
     log.write()
 
 

@@ -275,7 +275,7 @@ def test_an_unknown_class_names_file_and_key(sites, example, monkeypatch):
 
 def test_a_system_that_is_unknown_may_be_in_a_file_that_is_broken(sites):
     (sites / "broken.py").write_text("1 / 0\n")
-    with pytest.raises(UsageError, match=r"no system 'cluster' .*right.*not read: .*broken\.py:1: cannot"):
+    with pytest.raises(UsageError, match=r"no system 'cluster'.*right.*not read: .*broken\.py:1: cannot"):
         configuration.load_system("cluster")
 
 
