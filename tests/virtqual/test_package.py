@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from typer.testing import CliRunner
 
+import vcluster.cli
 import virtqual
+from virtqual import cli
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,6 +25,12 @@ def read_lock(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     pins = re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE)
     return text, {canonicalize_name(package): version for package, version in pins}
+
+
+@pytest.mark.parametrize(("name", "app"), [("virtqual", cli.app), ("vcluster", vcluster.cli.app)])
+def test_each_command_prints_its_version(name, app):
+    done = CliRunner().invoke(app, ["--version"])
+    assert (done.exit_code, done.output) == (0, f"{name} {virtqual.__version__}\n")
 
 
 @pytest.mark.parametrize(
