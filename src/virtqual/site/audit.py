@@ -52,9 +52,9 @@ def compare_with_slurm(system: System) -> Iterator[str]:
             name = dict(parse_options(words)).get("--partition")
             if name is None:
                 yield f"{place}: names no partition of Slurm: add --partition=NAME"
-            elif name not in names:
-                yield f"{place}: Slurm has no partition {name!r}: {suggest(name, names)}"
-            else:
+            elif unknown := [each for each in name.split(",") if each not in names]:
+                yield f"{place}: Slurm has no partition {unknown[0]!r}: {suggest(unknown[0], names)}"
+            elif "," not in name:
                 in_slurm = read_partition(name)
                 yield from (f"{place}: {problem}" for problem in find_wrong_options(in_slurm, words))
                 if key == ("extras.session_access" if of_session else "access"):

@@ -77,7 +77,7 @@ class Draft:
             "",
             "system = {",
             f'    "name": "{self.name}",',
-            f'    "hostnames": ["^{socket.gethostname().partition(".")[0]}$"],',
+            f'    "hostnames": ["{socket.gethostname().partition(".")[0]}"],',
             f'    "prefix": {prefix}',
             '    "modules_system": "nomod",',
             '    "partitions": [',

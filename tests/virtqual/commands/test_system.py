@@ -93,6 +93,18 @@ def test_both_sides_state_the_cores_that_both_have(centre):
     assert centre.virtqual("system", "check", "mysite", "--on-nodes").returncode == 0
 
 
+def test_nodes_of_another_size_than_most_are_left_out(centre):
+    show(centre, "bare", "bare.look", "\n".join(["8 2 2 190000"] * 7 + ["4 1 2 190000"]))
+    assert centre.virtqual(*INIT).returncode == 0
+    system = systems.read(complete(centre)).load()
+    assert (system.native.nodes, system.virtual.nodes) == (7, 8)
+    assert "--exclude=bare-8" in system.native.session_access
+    assert centre.virtqual("system", "check", "mysite").returncode == 0
+    change(centre.path / "site/systems/mysite.py", ', "--exclude=bare-8"', "")
+    done = centre.virtqual("system", "check", "mysite")
+    assert (done.returncode, "states 8, but Slurm has 4 for bare-8" in centre.words(done)) == (2, True)
+
+
 def test_an_existing_file_is_compared_and_stays(centre):
     assert centre.virtqual(*INIT).returncode == 0
     file = complete(centre)
