@@ -2,14 +2,15 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 import forked
 from following import until
@@ -43,6 +44,12 @@ def pytest_configure(config):
         sys.addaudithook(audit)
 
 
+@cache
+def read_items() -> list[dict]:
+    """Return the items of the project's preflight."""
+    return YAML(typ="safe").load(ROOT / "references/preflight.yaml")["items"]
+
+
 @dataclass
 class Site:
     """A site with a stand-in for Slurm, a stand-in for LAMMPS, and real ReFrame."""
@@ -58,6 +65,19 @@ class Site:
 
     def mend(self, name: str) -> None:
         (self.path / "slurm" / name).unlink()
+
+    def report(self, *items: str) -> None:
+        """State in the site's references that these items of preflight refuse nothing."""
+        entries = [
+            {**item, "actions": {"default": "report"}} for item in read_items() if item["item"] in items
+        ]
+        self.add_reference("preflight.yaml", json.dumps({"schema": "virtqual-preflight/1", "items": entries}))
+
+    def add_reference(self, name: str, text: str) -> None:
+        """Write a file of the site's references."""
+        file = self.path / "site/references" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
 
     def run(self, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
         if command[0] in forked.PROGRAMS:
@@ -122,9 +142,9 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     """Two partitions on a stand-in for Slurm, class kvm, and a stack that has a stand-in for LAMMPS."""
-    slurm, state = tmp_path / "slurm", tmp_path / "state"
+    slurm, own = tmp_path / "slurm", tmp_path / "site"
     slurm.mkdir()
-    stack = state / "stack/fake"
+    stack = own / "stacks/fake"
     bench = stack / "bench"
     bench.mkdir(parents=True)
     (bench / "in.lj").write_text("create_atoms 1 box\nrun 100\n", encoding="utf-8")
@@ -143,34 +163,26 @@ def site(tmp_path: Path) -> Site:
             ),
         ),
     ).write(stack)
-    references = shutil.copytree(ROOT / "references", tmp_path / "references")
-    # The machine of the tests is no exclusive node: what else it does must not decide what they see.
-    rules = references / "preflight.yaml"
-    rules.write_text(
-        re.sub(
-            r"(item: (?:steal|foreign-load)\n.*?default: )refuse",
-            r"\1report",
-            rules.read_text(encoding="utf-8"),
-            flags=re.S,
-        ),
-        encoding="utf-8",
-    )
+    (own / "systems").mkdir()
+    shutil.copy(FAKE / "system.py", own / "systems/testsite.py")
     env = {
         **os.environ,
         "PATH": f"{FAKE}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "FAKE_SLURM": str(slurm),
         "SLURM_CONF": str(slurm / "slurm.conf"),
         "VIRTQUAL_ROOT": str(ROOT),
-        "VIRTQUAL_STATE": str(state),
-        "VIRTQUAL_REFERENCES": str(references),
-        "VIRTQUAL_SYSTEMS": str(FAKE / "system.py"),
+        "VIRTQUAL_STATE": str(tmp_path / "state"),
+        "VIRTQUAL_SITE": str(own),
         "RFM_CONFIG_FILES": str(ROOT / "reframe/settings.py"),
         "VCLUSTER_DIR": str(tmp_path / "none"),
         "COLUMNS": "80",
         # The stand-in for Slurm answers at once.
         "RFM_POLL_RATE_MAX": "100",
     }
-    return Site(tmp_path, env)
+    site = Site(tmp_path, env)
+    # The machine of the tests is no exclusive node: what else it does must not decide what they see.
+    site.report("steal", "foreign-load")
+    return site
 
 
 @pytest.fixture(scope="session")

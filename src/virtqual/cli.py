@@ -48,7 +48,7 @@ from virtqual.site.held import DEFAULT_NODES
 HEADINGS = {
     "Measure and judge": "preflight sweep judge",
     "Look at sessions": "list show report compare history status",
-    "Describe a system": "system stack setup inputs propose identity host",
+    "Describe a system": "site system stack setup inputs propose identity host",
     "Records": "check repair schema",
 }
 COMMANDS = {name: heading for heading, names in HEADINGS.items() for name in names.split()}
@@ -206,7 +206,7 @@ def qualify(
     if resume is not None and (plan or request != resumed_by):
         raise UsageError("--resume takes no option but --system and --wait: the session has its own")
     if not (system or resume):
-        raise UsageError("no system is named: --system NAME, a file of site/systems/ or reframe/systems/")
+        raise UsageError("no system is named: --system NAME, a file of systems/ in the site directory")
     if only_check:
         main_job.check(request, resume)
     elif plan:

@@ -4,17 +4,14 @@
     The project checkout, which holds ``checks/``, ``reframe/`` and ``references/``.  Default: the
     directory above ``src/`` of an editable installation, else the working directory.
 ``VIRTQUAL_SITE``
-    Directory of what belongs to the centre: system files in ``systems/``.  Default: ``site`` in the root.
+    Directory of what belongs to the centre: ``systems/``, ``references/``, ``checks/``, ``spack/``,
+    ``stacks/``, ``inputs/`` and ``notify.yaml``.  No session changes it; several people may use one, which
+    may be read-only.  Default: ``site`` in the root.
 ``VIRTQUAL_STATE``
-    Directory of stacks, sessions and the results database.  Default: ``.virtqual`` in the root.  Every node
-    of a cluster must see it at the same path.
+    Directory of sessions and the results database.  Default: ``.virtqual`` in the root.  Every node of a
+    cluster must see it, and stacks and inputs of the site, at the same path.
 ``VIRTQUAL_STATE_SHARED``
     ``1``: other users may own the state directory and write to it.  They can then run commands as this user.
-``VIRTQUAL_SHARED``
-    Directory of stacks and fetched inputs, which several people use and no session changes.  It may be
-    read-only.  Default: the state directory.
-``VIRTQUAL_REFERENCES``
-    Reviewed data to judge against.  Default: ``references`` in the root.
 """
 
 from __future__ import annotations
@@ -24,6 +21,14 @@ import os
 from pathlib import Path
 
 from virtqual.errors import InfrastructureError, UsageError
+
+#: Variables of a site's directories before there was one directory.
+_FORMER_VARIABLES = {
+    "VIRTQUAL_SYSTEMS",
+    "VIRTQUAL_REFERENCES",
+    "VIRTQUAL_SHARED",
+    "VIRTQUAL_SPACK_SITE",
+}
 
 
 def root() -> Path:
@@ -40,14 +45,25 @@ def site() -> Path:
     Raises
     ------
     UsageError
-        It is no directory.
+        It is no directory, or files of the centre still lie where they lay before there was one.
     """
     name = os.environ.get("VIRTQUAL_SITE")
     directory = Path(name or root() / "site").resolve()
     if not directory.is_dir() and (name or directory.exists()):
         reason = "is no directory" if directory.exists() else "does not exist"
         raise UsageError(f"VIRTQUAL_SITE: {directory} {reason}; `virtqual site init DIRECTORY` makes one")
+    _refuse_former_places(directory)
     return directory
+
+
+def _refuse_former_places(directory: Path) -> None:
+    """Refuse files and variables of a site that virtqual read before there was a site directory."""
+    for variable in _FORMER_VARIABLES & os.environ.keys():
+        raise UsageError(f"{variable} is not read any more: docs/updating.md says what takes its place")
+    for name in ("stack", "inputs", "notify.yaml"):
+        former, place = state() / name, directory / ("stacks" if name == "stack" else name)
+        if former.exists() and not place.exists():
+            raise UsageError(f"{former} is not read any more: move it to {place} (docs/updating.md)")
 
 
 def state() -> Path:
@@ -62,24 +78,30 @@ def check_state() -> None:
         raise UsageError(f"VIRTQUAL_STATE: {directory} is no directory; name one, which may not exist yet")
 
 
-def shared() -> Path:
-    """Return the directory of stacks and inputs (it may not exist yet)."""
-    return Path(os.environ.get("VIRTQUAL_SHARED") or state()).resolve()
-
-
 def references() -> Path:
-    """Return the directory of reviewed data."""
-    return Path(os.environ.get("VIRTQUAL_REFERENCES") or root() / "references").resolve()
+    """Return the project's directory of reviewed data."""
+    return root() / "references"
+
+
+def site_references() -> Path:
+    """Return the site's directory of reviewed data, which adds to the project's (it may not exist)."""
+    return site() / "references"
+
+
+def checks() -> list[Path]:
+    """Return the directories of checks: the project's, and the site's if it has one."""
+    directories = [root() / "checks", site() / "checks"]
+    return directories[: 2 if directories[1].is_dir() else 1]
 
 
 def stacks() -> Path:
     """Return the directory with a directory for each software stack."""
-    return shared() / "stack"
+    return site() / "stacks"
 
 
 def inputs() -> Path:
     """Return the directory with a directory for each fetched input."""
-    return shared() / "inputs"
+    return site() / "inputs"
 
 
 def sessions() -> Path:

@@ -27,6 +27,10 @@ class Site:
     def __init__(self, centre, shape, state):
         self.centre, self.shape, self.state = centre, shape, state
         self.asked = state / "asked"
+        #: The centre's own directory.
+        self.directory = state / "site"
+        (self.directory / "systems").mkdir(parents=True)
+        shutil.copy(HERE / "system.py", self.directory / "systems/centre.py")
         programs = state / "bin"
         programs.mkdir(parents=True)
         for name in ASKING:
@@ -39,7 +43,7 @@ class Site:
             "CENTRE": str(centre.directory),
             "VIRTQUAL_STATE": str(state),
             "VIRTQUAL_ROOT": str(ROOT),
-            "VIRTQUAL_SYSTEMS": str(HERE / "system.py"),
+            "VIRTQUAL_SITE": str(self.directory),
             "RFM_CONFIG_FILES": str(ROOT / "reframe/settings.py"),
             "PYTHONPATH": str(ROOT / "src"),
             "COLUMNS": "80",
@@ -47,7 +51,7 @@ class Site:
 
     def plant(self, **truth):
         nodes = self.shape.names("native") + self.shape.names("virtual")
-        stand_ins.write(self.state, {**self.shape.truth, **truth}, nodes)
+        stand_ins.write(self.directory, {**self.shape.truth, **truth}, nodes)
 
     def qualify(self, *options):
         done = self.centre.run("virtqual", "qualify", "--system", "centre", *options, **self.env)

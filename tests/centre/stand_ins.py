@@ -12,16 +12,16 @@ FAKE = HERE.parent / "fakeslurm"
 PROGRAMS = {"lmp": "lmp", "stream": "stream", "stress-ng": "stress-ng", "osu_latency": "osu", "osu_bw": "osu"}
 
 
-def write(state: Path, truth: dict, nodes: list[str]) -> None:
-    """Set the stack up in a state directory, with what is planted."""
-    stack = state / "stack/rehearsed"
+def write(site: Path, truth: dict, nodes: list[str]) -> None:
+    """Set the stack up in a site directory, with what is planted."""
+    stack = site / "stacks/rehearsed"
     (stack / "real").mkdir(parents=True, exist_ok=True)
     (stack / "bench").mkdir(exist_ok=True)
     (stack / "bench/in.lj").write_text("create_atoms 1 box\nrun 100\n", encoding="utf-8")
     for name, source in PROGRAMS.items():
         shutil.copy(FAKE / source, stack / "real" / name)
         shutil.copy(HERE / "program", stack / name)
-    plant(state, truth, nodes)
+    plant(site, truth, nodes)
 
     def program(name: str, file: str, version: str = "1", **data: Path) -> Program:
         fields = {"name": name, "version": version, "origin": "the tests", "features": (name,)}
@@ -37,7 +37,7 @@ def write(state: Path, truth: dict, nodes: list[str]) -> None:
     Manifest(name="rehearsed", pins="none", programs=programs).write(stack)
 
 
-def plant(state: Path, truth: dict, nodes: list[str]) -> None:
+def plant(site: Path, truth: dict, nodes: list[str]) -> None:
     """Write what is true of programs and nodes, for the programs to read."""
     drawn = random.Random(truth.get("seed", 1))
     lines = [f"seconds {truth['seconds']}", f"noise {truth['noise']}"]
@@ -46,4 +46,4 @@ def plant(state: Path, truth: dict, nodes: list[str]) -> None:
     lines += [f"added {name} {more}" for name, more in truth.get("added", {}).items()]
     lines += [f"killed {name}" for name in truth.get("killed", [])]
     lines += [f"node {name} {drawn.gauss(0, truth.get('node_noise', 0)):.6f}" for name in nodes]
-    (state / "stack/rehearsed/truth").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (site / "stacks/rehearsed/truth").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -143,7 +143,7 @@ def test_runs_that_reach_their_time_limit_leave_their_check_invalid(site):
     site.env["CENTRE_TIME_LIMIT"] = "6s"
     assert "ended as TIMEOUT (it reached its time limit)" in only_pages_are_invalid(site)
     # A program ends with its run: it does not go on beside the next one.
-    finished = (site.state / "stack/rehearsed/ended").read_text("utf-8").split("\n")
+    finished = (site.directory / "stacks/rehearsed/ended").read_text("utf-8").split("\n")
     assert "stress-ng bare1" in finished
     assert "stress-ng vm1" not in finished
 

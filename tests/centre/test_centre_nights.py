@@ -27,7 +27,7 @@ def tell(site):
     """Have every notice written to a file."""
     notify = "schema: virtqual-notify/1\nexpected_within_hours: 30\n"
     notify += f'command: echo "$VIRTQUAL_NOTICE_KIND $VIRTQUAL_NOTICE_SUBJECT" >> {site.state}/told\n'
-    (site.state / "notify.yaml").write_text(notify, encoding="utf-8")
+    (site.directory / "notify.yaml").write_text(notify, encoding="utf-8")
 
 
 def said(site):

@@ -25,7 +25,7 @@ class plain(rfm.RunOnlyRegressionTest):
 
 def make_stack(site, name, *programs):
     """Set up another stack on the site."""
-    stack = site.path / "state/stack" / name
+    stack = site.path / "site/stacks" / name
     stack.mkdir(exist_ok=True)
     Manifest(name=name, pins="none", programs=programs).write(stack)
 
@@ -38,7 +38,7 @@ def make_program(path, name, version, **fields):
 
 def copy_stand_in(site, stack, stand_in, name=""):
     """Copy a stand-in into the directory of a stack."""
-    directory = site.path / "state/stack" / stack
+    directory = site.path / "site/stacks" / stack
     directory.mkdir(exist_ok=True)
     return Path(shutil.copy(FAKE / stand_in, directory / (name or stand_in)))
 

@@ -34,7 +34,7 @@ NAMELIST = """ &time_control
 @pytest.fixture
 def equipped(site):
     """A second stack on the site, with stand-ins for the applications."""
-    stack = site.path / "state/stack/apps"
+    stack = site.path / "site/stacks/apps"
     case = stack / "case"
     case.mkdir(parents=True)
     (case / "namelist.input").write_text(NAMELIST)
@@ -61,7 +61,7 @@ def equipped(site):
 @pytest.fixture
 def profiled(equipped):
     """The same with a profiler, which the stand-in for WRF looks for."""
-    stack = equipped.path / "state/stack/apps"
+    stack = equipped.path / "site/stacks/apps"
     (stack / "libmpiP.so").write_text("no library")
     profiler = make_program(stack / "libmpiP.so", "mpip", "3.5", features=("mpi-profile",))
     make_stack(equipped, "apps", *manifest.load(stack / "manifest.json").programs, profiler)
@@ -158,7 +158,8 @@ def test_a_profiler_says_the_share_of_communication_and_touches_no_number(profil
 
 def test_a_size_that_needs_a_download_runs_once_it_is_there_and_never_when_it_changed(equipped):
     """The study's WRF case: not run with its reason, run, refused."""
-    references, web = equipped.path / "references/inputs", equipped.path / "conus.tar.gz"
+    references, web = equipped.path / "site/references/inputs", equipped.path / "conus.tar.gz"
+    references.mkdir()
     room = equipped.path / "conus"
     room.mkdir()
     (room / "namelist.input").write_text(NAMELIST)
@@ -167,7 +168,6 @@ def test_a_size_that_needs_a_download_runs_once_it_is_there_and_never_when_it_ch
         archive.add(room, "conus")
     entry = {"name": "wrf-conus12km", "description": "made up", "url": web.as_uri(), "checksum_from": "us"}
     entry["sha256"] = hashlib.sha256(web.read_bytes()).hexdigest()
-    (references / "studies.yaml").unlink()
     with (references / "own.yaml").open("w") as file:
         inputs = [entry, {**entry, "name": "namd-stmv"}]
         YAML().dump({"schema": "virtqual-inputs/1", "inputs": inputs}, file)
@@ -183,7 +183,7 @@ def test_a_size_that_needs_a_download_runs_once_it_is_there_and_never_when_it_ch
     assert equipped.virtqual("inputs", "fetch", "wrf-conus12km").returncode == 0
     done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$", FULL, checks="wrf.py")
     assert "asked for 3" in outcome(done)
-    kept = equipped.path / "state/inputs/wrf-conus12km/conus/wrfinput_d01"
+    kept = equipped.path / "site/inputs/wrf-conus12km/conus/wrfinput_d01"
     kept.chmod(0o644)
     kept.write_text("other")
     done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$", FULL, checks="wrf.py")

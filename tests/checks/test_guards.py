@@ -161,9 +161,7 @@ lammps:
     ],
 )
 def test_native_proves_the_hardware_by_its_absolute_reference(site, problem, value, says, verdict):
-    directory = site.path / "references/systems/testsite"
-    directory.mkdir(parents=True)
-    (directory / "lammps.yaml").write_text(REFERENCE.format(problem=problem, value=value))
+    site.add_reference("systems/testsite/lammps.yaml", REFERENCE.format(problem=problem, value=value))
     done = site.lammps(**SHORT)
     assert (done.returncode == 0) == ("pass" in verdict), outcome(done)
     assert says in outcome(done)

@@ -9,17 +9,13 @@ from site_runs import ROOT, outcome, read_cases, read_runs
 FOREIGN = ROOT / "tests/foreign"
 PAGE = (ROOT / "docs/add-a-benchmark.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^`([\w./]+)`\n\n```python\n(.*?)```$", PAGE, re.M | re.S))
-TEN_LINES = FILES["checks/site/memory.py"]
+TEN_LINES = FILES["site/checks/memory.py"]
 
 
 @pytest.fixture
 def own(site):
-    """The site with the page's check beside a program for it, and room for files in checks/site."""
-    shutil.copytree(
-        ROOT / "checks", site.path / "checks", ignore=shutil.ignore_patterns("site", "__pycache__")
-    )
-    (site.path / "checks/site").mkdir()
-    (site.path / "checks/site/__init__.py").touch()
+    """The site with the page's check beside a program for it, and a directory of its own checks."""
+    (site.path / "site/checks").mkdir()
     shutil.copytree(FOREIGN, site.path / "apps")
     (site.path / "apps/memory_test.py").write_text(FILES["/apps/checks/memory_test.py"], encoding="utf-8")
     return site
@@ -27,11 +23,11 @@ def own(site):
 
 def judged(site, text: str) -> None:
     text = text.replace("/apps/checks/", f"{site.path}/apps/")
-    (site.path / "checks/site/memory.py").write_text(text, encoding="utf-8")
+    (site.path / "site/checks/memory.py").write_text(text, encoding="utf-8")
 
 
 def call_judge(site, arguments: str) -> None:
-    judged(site, f"import reframe\nfrom ..judged import judge\n\njudge({arguments})\n")
+    judged(site, f"import reframe\nfrom virtqual.checks.judged import judge\n\njudge({arguments})\n")
 
 
 def by_metric(site, check: str, options: str = "", name: str = "triad_bw") -> None:
@@ -39,7 +35,7 @@ def by_metric(site, check: str, options: str = "", name: str = "triad_bw") -> No
 
 
 def reframe(site, *options: str, **env: str):
-    return site.reframe(*options, checks=str(site.path / "checks"), **env)
+    return site.reframe(*options, checks=site.path / "site/checks", **env)
 
 
 def test_ten_lines_make_a_plain_check_a_paired_one(own):
@@ -123,7 +119,7 @@ def test_a_fixture_that_does_not_build_is_no_silence(own):
 def test_patterns_and_names_of_other_systems_give_way(own):
     """Its environment is no stack, which is said; its references are of another machine, and native's."""
     by_metric(own, "triad.py:triad_by_patterns")
-    line = ("reframe", "-c", str(own.path / "checks"), "--system", "testsite", "-L")
+    line = ("reframe", "-c", str(own.path / "site/checks"), "--system", "testsite", "-L")
     listed = own.run(*line).stdout
     assert "triad_by_patterns: no native partition and stack fit its valid_systems" in listed
     by_metric(own, "triad.py:triad_by_patterns", ', environments=["*"]')

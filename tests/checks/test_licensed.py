@@ -12,7 +12,7 @@ from virtqual.programs.text import OutputError
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/licensed-application.md").read_text()
-FILES = dict(re.findall(r"^`([\w./]+)`(?:, under `budgets:`)?\n\n```\w+\n(.*?)```$", PAGE, re.M | re.S))
+FILES = dict(re.findall(r"^`([\w./]+)`\n\n```\w+\n(.*?)```$", PAGE, re.M | re.S))
 GOOD = """cells = 14000000
 iterations = 25
 processes = 16
@@ -26,24 +26,16 @@ run finished
 @pytest.fixture
 def licensed(site):
     """The site after somebody followed the page."""
-    checks = site.path / "checks"
-    shutil.copytree(ROOT / "checks", checks, ignore=shutil.ignore_patterns("site", "__pycache__"))
-    (checks / "site").mkdir()
-    (checks / "site/__init__.py").touch()
-    for name in ("checks/site/fluent_output.py", "checks/site/fluent.py", "references/inputs/site.yaml"):
-        (site.path / name).write_text(FILES[name])
-    budgets = site.path / "references/budgets/kvm.yaml"
-    budgets.write_text(
-        budgets.read_text().replace("budgets:\n", f"budgets:\n{FILES['references/budgets/kvm.yaml']}")
-    )
+    for name, text in FILES.items():
+        (site.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (site.path / name).write_text(text)
     # The page's path is of a machine that has the case.
     case, archive = site.path / "truck_poly_14m.cas", site.path / "truck_poly_14m.tar"
     case.write_text("made up")
     with tarfile.open(archive, "w") as tar:
         tar.add(case, case.name)
-    inputs = site.path / "references/inputs/site.yaml"
+    inputs = site.path / "site/references/inputs/fluent.yaml"
     inputs.write_text(re.sub(r"file:\S+", archive.as_uri(), inputs.read_text()))
-    (site.path / "register.py").write_text(FILES["register.py"])
     site.env["FLUENT"] = str(shutil.copy(ROOT / "tests/fakeslurm/solver", site.path))
     done = site.run("python", "register.py")
     assert done.returncode == 0, done.stderr
@@ -51,17 +43,16 @@ def licensed(site):
 
 
 def reframe(site, *options):
-    where = ("-c", str(site.path / "checks"), "--system", "testsite")
-    return site.run("reframe", *where, *options, "-S", "scope=full", VIRTQUAL_PAIRS="0:1")
+    return site.run("reframe", "--system", "testsite", *options, "-S", "scope=full", VIRTQUAL_PAIRS="0:1")
 
 
 def test_the_page_from_input_to_verdict(licensed):
     assert set(FILES) == {
-        "references/inputs/site.yaml",
+        "site/references/inputs/fluent.yaml",
         "register.py",
-        "checks/site/fluent_output.py",
-        "checks/site/fluent.py",
-        "references/budgets/kvm.yaml",
+        "site/checks/fluent_output.py",
+        "site/checks/fluent.py",
+        "site/references/budgets/kvm.yaml",
     }
     assert "licensed" in licensed.virtqual("stack", "check").stdout
     reason = "fluent_truck: the input fluent-truck-poly-14m is not here: virtqual inputs fetch"
@@ -80,7 +71,7 @@ def test_the_page_from_input_to_verdict(licensed):
 def parse(text):
     spec = importlib.util.spec_from_loader("fluent_output", loader=None)
     module = importlib.util.module_from_spec(spec)
-    exec(compile(FILES["checks/site/fluent_output.py"], "fluent_output.py", "exec"), module.__dict__)
+    exec(compile(FILES["site/checks/fluent_output.py"], "fluent_output.py", "exec"), module.__dict__)
     return module.parse(text)
 
 

@@ -23,7 +23,7 @@ programs:
 @pytest.fixture
 def centre(site):
     """The site, whose stack is registered from a file of modules."""
-    here = str((site.path / "state/stack/fake").rename(site.path / "apps"))
+    here = str((site.path / "site/stacks/fake").rename(site.path / "apps"))
     (site.path / "apps/manifest.json").unlink()
     profile = PROFILE.replace("HERE", here).replace("$FAKE_PATH", site.env["PATH"])
     (site.path / "centre.yaml").write_text(FILE.replace("HERE", here))

@@ -69,7 +69,7 @@ def test_a_stressor_that_did_less_or_is_of_another_version_than_it_was_asked_for
     assert done.returncode != 0
     assert "no more than 2662400 bytes were in memory, 8388608 were to be written" in outcome(done)
     equipped.fault("fault.operations")
-    file = equipped.path / "state/stack/micro/manifest.json"
+    file = equipped.path / "site/stacks/micro/manifest.json"
     file.write_text(file.read_text().replace('"0.15.06"', '"0.18.02"'))
     done = equipped.reframe("-n", "^paging.*forks", checks="paging.py", VIRTQUAL_PAIRS="0:0")
     assert done.returncode != 0
@@ -143,10 +143,9 @@ def test_numa_nodes_hidden_on_purpose_are_measured_and_shown_but_never_qualified
     grep.write_text(TWO_NODES.format(last=os.cpu_count() - 1))
     grep.chmod(0o755)
     # This site allows a VM as much less bandwidth as the study saw.
-    budgets = equipped.path / "references/budgets/kvm.yaml"
-    budgets.write_text(
-        budgets.read_text().replace("family: memory\n    relative: 5%", "family: memory\n    relative: 90%")
-    )
+    term = "{family: memory, relative: 90%, margin: 0.03, reason: {policy: as the study}}"
+    text = f"schema: virtqual-budgets/1\nclass: kvm\nbudgets: [{term}]\n"
+    equipped.add_reference("budgets/kvm.yaml", text)
     equipped.fault("slow.cloud", "1.43")
     line = (*QUALIFY, "-n", rf"^stream(_overhead)?%.*threads={os.cpu_count()}\b")
     # What a tool wrote of the host says what the VM is, not that it is meant to be so.

@@ -36,7 +36,7 @@ def equipped(site):
         make_program(copy_stand_in(site, "apps", "namd2"), "namd", "2.12"),
     ]
     make_stack(site, "apps", *programs)
-    shutil.copy(OUTPUTS / "namd.water.out", site.path / "state/stack/apps")
+    shutil.copy(OUTPUTS / "namd.water.out", site.path / "site/stacks/apps")
     grep = site.path / "slurm/bin.cloud/grep"
     grep.parent.mkdir()
     grep.write_text(SMALL_VM)

@@ -27,9 +27,8 @@ def run(*command: str, timeout: float, **env: str) -> subprocess.CompletedProces
 
 
 def own_state(path: Path) -> dict[str, str]:
-    """State directories of a test's own; stack and guest kernel are those that ci/setup made."""
+    """State directories of a test's own; the guest kernel is that which ci/setup made."""
     state = path / "state"
     state.mkdir()
-    (state / "stack").symlink_to(ROOT / ".virtqual/stack")
     kernel = os.environ.get("VCLUSTER_KERNEL", str(ROOT / ".vcluster/kernel"))
     return {"VIRTQUAL_STATE": str(state), "VCLUSTER_DIR": str(path / "cluster"), "VCLUSTER_KERNEL": kernel}

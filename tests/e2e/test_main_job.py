@@ -19,7 +19,7 @@ pytestmark = pytest.mark.cluster
 #: A check of a site that has a program of its own judged.
 SITE_CHECK = """import reframe
 
-from ..judged import judge
+from virtqual.checks.judged import judge
 
 judge("{apps}/triad.py:triad", metrics={{"triad_bw": "memory_triad"}})
 """
@@ -114,12 +114,10 @@ def test_plain_reframe_with_one_partition_passes_no_verdict(place):
 
 def test_a_plain_check_that_builds_its_program_is_paired_and_judged(place, tmp_path):
     env = {**place, "VIRTQUAL_STATE": own_state(tmp_path)["VIRTQUAL_STATE"]}
-    ignored = shutil.ignore_patterns("site", "__pycache__")
-    checks = shutil.copytree(ROOT / "checks", tmp_path / "checks", ignore=ignored)
     apps = shutil.copytree(ROOT / "tests/foreign", tmp_path / "apps")
-    (checks / "site").mkdir()
-    (checks / "site/__init__.py").touch()
-    (checks / "site/triad.py").write_text(SITE_CHECK.format(apps=apps), encoding="utf-8")
+    checks = tmp_path / "checks"
+    checks.mkdir()
+    (checks / "triad.py").write_text(SITE_CHECK.format(apps=apps), encoding="utf-8")
     names = r"^triad(_overhead)?%.*elements=100000"
     done = run(
         "reframe", "-c", str(checks), "-r", "--system", "vcluster", "-n", names,

@@ -18,9 +18,10 @@ HERE = Path(__file__).parent
 def test_the_suite_runs_unchanged_on_a_second_cluster(tmp_path):
     if os.geteuid() != 0 or not shutil.which("slurmctld", path="/usr/sbin:/usr/bin"):
         pytest.skip("needs root and Slurm's daemons to make a second cluster")
-    state = tmp_path / "state"
-    state.mkdir()
-    (state / "stack").symlink_to(ROOT / ".virtqual/stack")
+    state, site = tmp_path / "state", tmp_path / "site"
+    (site / "systems").mkdir(parents=True)
+    shutil.copy(HERE / "second_system.py", site / "systems/second.py")
+    (site / "stacks").symlink_to(ROOT / "site/stacks")
     # This cluster has no accounting database.
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/sacct").symlink_to(ROOT / "src/vcluster/shim/sacct")
@@ -28,7 +29,7 @@ def test_the_suite_runs_unchanged_on_a_second_cluster(tmp_path):
         **os.environ,
         "PATH": f"{tmp_path}/bin:{ROOT}/.venv/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "VIRTQUAL_STATE": str(state),
-        "VIRTQUAL_SYSTEMS": str(HERE / "second_system.py"),
+        "VIRTQUAL_SITE": str(site),
         "SECOND_PREFIX": str(tmp_path / "prefix"),
         "VCLUSTER_DIR": str(tmp_path / "none"),
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from test_qualify import QUALIFIED
 
+from virtqual import paths
 from virtqual.preflight.policy import load_policy
 from virtqual.references import project_references
 from virtqual.session.judge import admitted_of
@@ -75,7 +76,8 @@ def test_each_round_has_a_boot_of_its_own_which_the_judge_sees(recreated, monkey
     }
     assert boots == {0: "boot-0", 1: "boot-1", 2: "boot-2", 3: "boot-2"}
     # By the same rules as the session: what else the machine of the tests does refuses no run.
-    rules = load_policy(Path(site.env["VIRTQUAL_REFERENCES"]) / "preflight.yaml", project_references())
+    of_site = Path(site.env["VIRTQUAL_SITE"], "references/preflight.yaml")
+    rules = load_policy(paths.references() / "preflight.yaml", project_references(), of_site)
     monkeypatch.setattr("virtqual.session.judge.policy", lambda: rules)
     (series,) = series_of(admitted_of(session).runs, project_references()).values()
     assert places_of(series.valid).boot.tolist() == [0] * 2 + [1] * 2 + [2] * 4
@@ -91,9 +93,9 @@ def test_four_pairs_have_two_boots_and_qualify_a_build_if_all_checks_were_judged
     assert "lammps %problem=rhodo" in found["missing"]
     assert "lammps %problem=lj" not in found["missing"]
     shutil.rmtree(site.path / "state/sessions")
-    (site.path / "references/qualifications/hpc.yaml").write_text(QUALIFIED)
+    site.add_reference("qualifications/own.yaml", QUALIFIED)
     assert site.virtqual(*ON, **extras).returncode == 0
-    assert site.session()["qualified"] == "yes"
+    assert site.session()["qualified"] == "yes (by the site's own qualification)"
 
 
 def test_a_command_that_fails_is_named_with_its_last_line(recreated):

@@ -47,13 +47,12 @@ def archive(members=MEMBERS, kind=tarfile.REGTYPE) -> bytes:
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A loopback server with one archive, a state and reviewed data of its own."""
-    web, references = tmp_path / "web", tmp_path / "references"
+    """A loopback server with one archive, and a site that declares what the test says."""
+    web, references = tmp_path / "web", tmp_path / "site/references"
     web.mkdir()
     (references / "inputs").mkdir(parents=True)
     (web / "case.tar.gz").write_bytes(archive())
-    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path / "state"))
-    monkeypatch.setenv("VIRTQUAL_REFERENCES", str(references))
+    monkeypatch.setenv("VIRTQUAL_ROOT", str(tmp_path))
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(web)))
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     declarations.load_all.cache_clear()
@@ -158,7 +157,7 @@ def test_another_checksum_is_refused_and_nothing_is_kept(place):
     with pytest.raises(RefusedError, match=f"not {'0' * 64}"):
         fetched.fetch(case)
     assert fetched.explain_missing(case)
-    assert list((place.directory.parents[1] / "state/inputs").iterdir()) == []
+    assert list((place.directory.parents[1] / "inputs").iterdir()) == []
     # An input whose checksum was corrected afterwards is no longer what is here.
     fetched.fetch(place.declare())
     with pytest.raises(InfrastructureError, match="now it must have 000"):

@@ -51,7 +51,7 @@ def test_nodes_that_the_system_file_leaves_out_are_not_planned_for(site):
 
 
 def test_without_slurm_and_without_a_stack_both_are_assumed(site):
-    shutil.rmtree(site.path / "state/stack")
+    shutil.rmtree(site.path / "site/stacks")
     said = planned(site, **ON_THREE | {"PATH": str(site.path / "none")}, names=())
     assert "Checks of one node go over 3 nodes a side, all of them at work at once." in said
     assert "Slurm does not say which nodes there are (sinfo: No such file or directory)" in said
@@ -99,7 +99,7 @@ def test_what_is_not_asked_for_is_not_listed(site):
     ],
 )
 def test_the_last_line_says_whether_the_build_could_be_called_qualified(site, options, checks, env, answer):
-    (site.path / "references/qualifications/hpc.yaml").write_text(QUALIFIED + checks)
+    site.add_reference("qualifications/own.yaml", QUALIFIED + checks)
     extras = {"recreate_vms": ["true"], **env}
     assert planned(site, *options, FAKE_EXTRAS_cloud=json.dumps(extras)).endswith(answer)
 

@@ -75,13 +75,13 @@ def test_the_registry_stack_is_set_up_where_it_is_used(setup, site):
     assert "nothing is installed" in setup(code=0)
     told = setup("--stack", "spack", code=2)
     assert "no stack 'spack' is set up (there are: fake); ci/build-stack sets it up" in told
-    (site.path / "state/stack/fake/manifest.json").unlink()
+    (site.path / "site/stacks/fake/manifest.json").unlink()
     told = setup(code=5)
     assert "so the registry stack cannot be set up here" in told
     assert "without a network (docs/stack.md)" in told
     # One that another virtqual wrote is set up again, and does not stand in its own way.
-    (site.path / "state/stack/registry").mkdir(exist_ok=True)
-    (site.path / "state/stack/registry/manifest.json").write_text("{}")
+    (site.path / "site/stacks/registry").mkdir(exist_ok=True)
+    (site.path / "site/stacks/registry/manifest.json").write_text("{}")
     assert "could not make a Python environment" in setup(code=5)
 
 

@@ -67,20 +67,19 @@ checks:
 def test_a_build_is_not_qualified_by_one_boot_nor_on_unknown_hosts_nor_by_two_pairs(
     site, options, extras, says
 ):
-    (site.path / "references/qualifications/hpc.yaml").write_text(QUALIFIED)
+    site.add_reference("qualifications/own.yaml", QUALIFIED)
     done = site.virtqual(*ON, "-n", "lj", *options, FAKE_EXTRAS_cloud=json.dumps(extras))
     assert done.returncode == 0, done.stdout + done.stderr
     assert site.session()["qualified"] == says
     assert f"qualified: {says}" in done.stdout
 
 
-def test_a_stack_that_several_people_share_is_only_read(site):
-    shared, mine = site.path / "state", site.path / "mine"
+def test_a_site_directory_that_several_people_share_is_only_read(site):
+    shared = site.path / "site"
     before = sorted(shared.rglob("*"))
-    done = site.virtqual(*ON, "-n", "lj", VIRTQUAL_SHARED=str(shared), VIRTQUAL_STATE=str(mine))
+    done = site.virtqual(*ON, "-n", "lj")
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(shared.rglob("*")) == before
-    assert len(list((mine / "sessions").glob("2*"))) == 1
 
 
 def test_over_budget_names_the_metric_and_by_how_much(site):
@@ -95,11 +94,10 @@ def test_over_budget_names_the_metric_and_by_how_much(site):
 
 
 def test_a_reference_that_native_misses_refuses_the_verdict(site):
-    directory = site.path / "references/systems/testsite"
-    directory.mkdir(parents=True)
-    (directory / "lammps.yaml").write_text(
+    site.add_reference(
+        "systems/testsite/lammps.yaml",
         "lammps:\n  $index: [$system, problem]\n  testsite:\n    lj:\n"
-        "      lammps_loop_time: [0.25, null, 0.05, s]\n"
+        "      lammps_loop_time: [0.25, null, 0.05, s]\n",
     )
     done = site.virtqual(*ON, "-n", "lj")
     assert done.returncode == 4, done.stdout + done.stderr
@@ -193,8 +191,7 @@ noise:
 
 
 def test_against_an_earlier_session(site):
-    (site.path / "references/systems/testsite").mkdir(parents=True)
-    (site.path / "references/systems/testsite/noise.yaml").write_text(QUIET)
+    site.add_reference("systems/testsite/noise.yaml", QUIET)
     assert site.virtqual(*ON, "-n", "lj").returncode == 0
     first = site.session()["session"]
     time.sleep(1.1)

@@ -60,9 +60,7 @@ def test_every_run_carries_what_its_nodes_were(site):
     here = Path("/proc/sys/kernel/hostname").read_text(encoding="utf-8").strip()
     table = json.dumps({"nodes_of_hosts": {"esx1.cluster.example": [here]}})
     own = here.partition(".")[0]
-    survey = site.path / "references/systems/testsite/hosts.yaml"
-    survey.parent.mkdir(parents=True)
-    survey.write_text(SURVEY.format(here=own))
+    site.add_reference("systems/testsite/hosts.yaml", SURVEY.format(here=own))
     done = site.virtqual(*ON, FAKE_EXTRAS_cloud=table)
     assert done.returncode == 0, done.stdout + done.stderr
     found = site.session()

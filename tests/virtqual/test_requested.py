@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from virtqual import paths
+
 ON = ("--system", "testsite")
 #: By command: what it is called with, so that it would measure.
 COMMANDS = {
@@ -44,14 +46,13 @@ def test_names_and_tags(site, command, says, access):
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_notices(site, command):
-    (site.path / "state/notify.yaml").write_text("schema: virtqual-notify/1\nchanels: {}\n")
+    (site.path / "site/notify.yaml").write_text("schema: virtqual-notify/1\nchanels: {}\n")
     assert "notify.yaml:2: chanels: is not a key" in refused(site, *command)
 
 
 @pytest.mark.parametrize("command", [COMMANDS["qualify"], COMMANDS["reframe"]], ids=["qualify", "reframe"])
 def test_the_list_of_the_class(site, command):
-    file = site.path / "references/qualifications/hpc.yaml"
-    right = file.read_text("utf-8")
+    right = (paths.references() / "qualifications/hpc.yaml").read_text("utf-8")
     line = right[: right.index("{check: hpl}")].count("\n") + 1
     for written, says in (
         ("check: osu_nodess", "].check: unknown check 'osu_nodess': did you mean osu_node"),
@@ -59,14 +60,15 @@ def test_the_list_of_the_class(site, command):
         ('check: "lammps %problem=lk"', "lammps has no case with problem=lk: did you mean lj?"),
         ("check: hpl, where: rdam", "].where: unknown feature 'rdam': did you mean rdma"),
     ):
-        file.write_text(right.replace("check: hpl}", f"{written}}}"), "utf-8")
+        site.add_reference("qualifications/hpc.yaml", right.replace("check: hpl}", f"{written}}}"))
         assert f"hpc.yaml:{line}: " in (said := refused(site, *command))
         assert says in said
 
 
 def test_a_number_of_the_system_is_no_mistake_in_the_list(site):
-    file = site.path / "references/qualifications/hpc.yaml"
-    file.write_text(file.read_text("utf-8").replace("check: hpl}", 'check: "stream %threads=4096"}'), "utf-8")
+    text = (paths.references() / "qualifications/hpc.yaml").read_text("utf-8")
+    text = text.replace("check: hpl}", 'check: "stream %threads=4096"}')
+    site.add_reference("qualifications/hpc.yaml", text)
     assert site.run(*COMMANDS["qualify"], "--only-check").returncode == 0
 
 

@@ -21,7 +21,7 @@ FLOORS = [
     {"history", "harness"},
     {"report"},
     {"qualify"},
-    {"commands"},
+    {"checks", "commands"},
     {"cli"},
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

@@ -94,8 +94,9 @@ def check(names: Names = None) -> None:
 
 def _record(declared: Input, sha256: str) -> None:
     """Add a checksum to the site's recorded ones, for review."""
-    file = paths.references() / "inputs" / declarations.RECORDED_FILE
+    file = paths.site_references() / "inputs" / declarations.RECORDED_FILE
     if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(
             "# Checksums of first downloads (virtqual inputs fetch --record): review them.\n"
             f"schema: {declarations.SCHEMA}\nrecorded:\n",

@@ -15,9 +15,9 @@ from virtqual.files.wording import printable
 from virtqual.history.native import FALSE_ALARMS
 from virtqual.history.propose import Proposal, Recorded, RecordedSeries, propose, propose_hosts
 from virtqual.preflight.admit import admit
-from virtqual.preflight.policy import Policy, load_policy
-from virtqual.references import References, load_references
+from virtqual.references import project_references
 from virtqual.session import store
+from virtqual.session.judge import policy
 from virtqual.session.pairing import checks_of, series_of
 from virtqual.site.configuration import load_system
 from virtqual.site.hosts import shorten
@@ -27,9 +27,6 @@ def command(
     sessions: Annotated[
         list[str], typer.Argument(help="sessions to make references of (id, path or 'last')")
     ],
-    references: Annotated[
-        Path | None, typer.Option(help="directory of reviewed data (default: the project's)")
-    ] = None,
     false_alarms: Annotated[
         float, typer.Option(min=1e-6, max=0.1, help="how often a sound machine may miss a reference")
     ] = FALSE_ALARMS,
@@ -43,21 +40,21 @@ def command(
 ) -> None:
     """Propose absolute native references and noise history for a system, as a diff to review.
 
+    They are files below references/systems/ of the site directory.
+
     With `--hosts`, how much the hosts of native nodes and those of VMs differ:
     all must have been measured natively.
 
     Nothing is written without `--write`, and nothing is written that was not
     shown.
     """
-    directory = references or paths.references()
-    reviewed = load_references(directory)
-    policy = load_policy(directory / "preflight.yaml", reviewed)
+    systems = paths.site_references() / "systems"
     directories = [store.find(name, paths.sessions()) for name in sessions]
-    recorded = [_read_session(path, reviewed, policy, survey=hosts) for path in directories]
+    recorded = [_read_session(path, survey=hosts) for path in directories]
     if hosts:
-        proposals = propose_hosts(recorded, directory / "systems", _find_vm_hosts(recorded[0].system))
+        proposals = propose_hosts(recorded, systems, _find_vm_hosts(recorded[0].system))
     else:
-        proposals = propose(recorded, directory / "systems", false_alarms)
+        proposals = propose(recorded, systems, false_alarms)
     notes = [note for session in recorded for note in session.left_out]
     notes += [note for proposal in proposals for note in proposal.notes]
     for note in dict.fromkeys(notes):
@@ -79,7 +76,7 @@ def _show_diffs(changed: Sequence[Proposal], write: bool) -> None:
         typer.echo(f"# {len(changed)} files proposed; --write writes them", err=True)
 
 
-def _read_session(path: Path, references: References, policy: Policy, *, survey: bool) -> Recorded:
+def _read_session(path: Path, *, survey: bool) -> Recorded:
     """Read the runs of a stored session that count; a survey takes native runs alone."""
     session = store.load(path)
     checks = checks_of(session.runs)
@@ -88,8 +85,8 @@ def _read_session(path: Path, references: References, policy: Policy, *, survey:
         raise UsageError(f"{path}: session {session.session} has no native run to make references of")
     failures = [failure for failure in session.failures if not survey or failure.side == "native"]
     failed = [(failure.check, failure.why) for failure in failures]
-    admitted = admit(native if survey else session.runs, policy, session.hypervisor_class, failed)
-    series = series_of(admitted.counted_runs, references)
+    admitted = admit(native if survey else session.runs, policy(), session.hypervisor_class, failed)
+    series = series_of(admitted.counted_runs, project_references())
     left_out = tuple(
         f"session {session.session}: nothing of {check} is taken: {reasons[0]}"
         for check, reasons in admitted.refused.items()

@@ -29,7 +29,7 @@ STYLES = {0: "green", UNDECIDED_CODE: "yellow"}
 def command(
     system: Annotated[str, typer.Option(help="only this system")] = "",
     notify: Annotated[
-        bool, typer.Option("--notify", help=f"send new notices, as {NOTIFY} of the state directory says")
+        bool, typer.Option("--notify", help=f"send new notices, as {NOTIFY} of the site directory says")
     ] = False,
 ) -> None:
     """Show the state of each system and class in one line.
@@ -40,7 +40,7 @@ def command(
     console = verbatim()
     settings, now = read_site_notify(), datetime.now(UTC)
     if notify and settings is None:
-        file = paths.state() / NOTIFY
+        file = paths.site() / NOTIFY
         raise UsageError(f"{file}: does not exist; write it, it names the channels (docs/nights.md)")
     sessions = [session for _, session in summaries(paths.sessions())]
     readable = select_sessions(sessions, system)

@@ -55,7 +55,8 @@ def reframe_command(system: str) -> list[str]:
     """Return the ``reframe`` command with the project's configuration and checks, for both partitions."""
     beside, root = Path(sys.executable).with_name("reframe"), paths.root()
     line = [str(beside) if beside.exists() else "reframe", "-C", str(root / "reframe/settings.py")]
-    return [*line, "-c", str(root / "checks"), "--nocolor", "--system", system]
+    checks = [option for path in paths.checks() for option in ("-c", str(path))]
+    return [*line, *checks, "--nocolor", "--system", system]
 
 
 def list_checks(

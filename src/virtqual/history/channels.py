@@ -145,8 +145,8 @@ class Notify(DataModel):
 
 
 def read_site_notify() -> Notify | None:
-    """Read ``notify.yaml`` of the state directory; None if there is none.  See `read_notify`."""
-    file = paths.state() / NOTIFY
+    """Read ``notify.yaml`` of the site directory; None if there is none.  See `read_notify`."""
+    file = paths.site() / NOTIFY
     return read_notify(file) if file.exists() else None
 
 

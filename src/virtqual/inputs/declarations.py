@@ -1,4 +1,4 @@
-"""The inputs that virtqual can download: reviewed data, ``references/inputs/*.yaml``."""
+"""The inputs that virtqual can download: reviewed data, ``inputs/*.yaml`` of project and site."""
 
 from __future__ import annotations
 
@@ -50,8 +50,10 @@ class InputsFile(DataModel):
     recorded: Annotated[list[RecordedChecksum], Field(default_factory=list)]
 
 
-def load(directory: Path) -> dict[str, Input]:
-    """Read the inputs of a directory by name, with their recorded checksums.
+def load(*directories: Path) -> dict[str, Input]:
+    """Read the inputs of directories by name, with their recorded checksums.
+
+    An input replaces one of its name of an earlier directory.
 
     Raises
     ------
@@ -61,8 +63,10 @@ def load(directory: Path) -> dict[str, Input]:
     """
     problems: list[Problem] = []
     inputs: dict[str, Input] = {}
+    directories_by_name: dict[str, Path] = {}
     checksums = []
-    for path in find_yaml_files(directory) if directory.is_dir() else ():
+    files = (file for path in directories if path.is_dir() for file in find_yaml_files(path))
+    for path in files:
         try:
             document = parse(path)
             content = document.read(InputsFile)
@@ -70,9 +74,9 @@ def load(directory: Path) -> dict[str, Input]:
             problems += error.problems
             continue
         for index, entry in enumerate(content.inputs):
-            if entry.name in inputs:
+            if directories_by_name.get(entry.name) == path.parent:
                 problems.append(document.problem(("inputs", index, "name"), f"{entry.name!r} stands twice."))
-            inputs[entry.name] = entry
+            inputs[entry.name], directories_by_name[entry.name] = entry, path.parent
         checksums += [(document, index, checksum) for index, checksum in enumerate(content.recorded)]
     for document, index, checksum in checksums:
         if mistake := _check_recorded(checksum, inputs):
@@ -100,7 +104,7 @@ def _check_recorded(checksum: RecordedChecksum, inputs: Mapping[str, Input]) -> 
 @cache
 def load_all() -> Mapping[str, Input]:
     """Return the inputs of the reviewed data by name, read once per process."""
-    return load(paths.references() / "inputs")
+    return load(paths.references() / "inputs", paths.site_references() / "inputs")
 
 
 def find_input(name: str) -> Input:

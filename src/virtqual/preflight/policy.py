@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from virtqual.files.datafile import DataError, DataModel, parse
+from virtqual.files.datafile import DataError, DataModel, Document, Problem, parse
 from virtqual.files.wording import Key, suggest
 
 # They define the rules.
@@ -79,8 +79,10 @@ class Policy:
         return Policy(items, self.metrics)
 
 
-def load_policy(file: Path, references: References) -> Policy:
+def load_policy(file: Path, references: References, site_file: Path | None = None) -> Policy:
     """Read ``references/preflight.yaml``, with classes, claims and metrics from the references.
+
+    Items of `site_file`, which may not exist, replace those of the same name.
 
     Raises
     ------
@@ -88,19 +90,29 @@ def load_policy(file: Path, references: References) -> Policy:
         The message has every mistake, such as an item without a rule or an unknown class.
     """
     document = parse(file)
-    problems = []
+    items, problems = _read_items(document, references)
+    for name in sorted(RULES.keys() - items.keys()):
+        problems.append(document.problem(("items",), f"no entry for the rule {name!r}: it would be silent."))
+    if site_file is not None and site_file.exists():
+        items_of_site, problems_of_site = _read_items(parse(site_file), references)
+        items |= items_of_site
+        problems += problems_of_site
+    if problems:
+        raise DataError(problems)
+    return Policy(items, references.metrics)
+
+
+def _read_items(document: Document, references: References) -> tuple[dict[str, ItemEntry], list[Problem]]:
+    """Return the items of a file by name, and the mistakes in them."""
     items: dict[str, ItemEntry] = {}
+    problems = []
     for index, entry in enumerate(document.read(PolicyFile).items):
         mistakes = list(_check_item(entry, references))
         if entry.item in items:
             mistakes.append((("item",), f"{entry.item!r} stands here twice."))
         problems += [document.problem(("items", index, *key), message) for key, message in mistakes]
         items[entry.item] = entry
-    for name in sorted(RULES.keys() - items.keys()):
-        problems.append(document.problem(("items",), f"no entry for the rule {name!r}: it would be silent."))
-    if problems:
-        raise DataError(problems)
-    return Policy(items, references.metrics)
+    return items, problems
 
 
 def _check_item(entry: ItemEntry, references: References) -> Iterator[tuple[Key, str]]:

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from virtqual import paths
-from virtqual.files.datafile import DataModel
-from virtqual.files.wording import Key
+from virtqual.files.datafile import DataModel, Problem
+from virtqual.files.wording import Key, suggest
 from virtqual.references.hosts import HostSurvey
 from virtqual.references.metrics import load_metrics
 from virtqual.references.published import find_claim_ids
@@ -22,12 +22,28 @@ from virtqual.verdict.metric import Metric, Metrics, Target, Text
 from virtqual.verdict.noise import Prior
 from virtqual.verdict.waiver import Waiver
 
+#: The files and directories of a site's ``references/``.
+SITE_NAMES = (
+    "budgets",
+    "inputs",
+    "marks.yaml",
+    "metrics",
+    "noise",
+    "preflight.yaml",
+    "qualifications",
+    "systems",
+    "waivers.yaml",
+)
+
 
 class _BudgetsFile(DataModel):
-    """A class with the budgets of the overhead, and of its change since an earlier session."""
+    """A class with the budgets of the overhead, and of its change since an earlier session.
+
+    A site's file may name the class of a file of the project instead of describing it anew.
+    """
 
     schema_: Annotated[Literal["virtqual-budgets/1"], Field(alias="schema")]
-    class_: Annotated[HypervisorClass, Field(alias="class")]
+    class_: Annotated[HypervisorClass | Text, Field(alias="class")]
     budgets: tuple[Term, ...] = Field((), strict=False)
     changes: tuple[Term, ...] = Field((), strict=False)
 
@@ -66,21 +82,22 @@ class _QualificationFile(CheckSet):
 
 @cache
 def project_metrics() -> Metrics:
-    """Return the metrics of the project or site alone: a ReFrame that judges nothing needs no more."""
-    return load_metrics(paths.references() / "metrics")
+    """Return the metrics of project and site alone: a ReFrame that judges nothing needs no more."""
+    return load_metrics(paths.references() / "metrics", paths.site_references() / "metrics")
 
 
 @cache
 def project_references() -> References:
-    """Return the reviewed data of the project or site, read once a process."""
-    return load_references(paths.references())
+    """Return the reviewed data of project and site, read once a process."""
+    return load_references(paths.references(), paths.site_references())
 
 
-def load_references(directory: Path) -> References:
+def load_references(directory: Path, site: Path | None = None) -> References:
     """Read ``references/``: metrics, budgets, noise, hosts, waivers, qualifications.
 
     ``metrics``, ``budgets`` and ``noise`` must exist; ``systems``, ``published``, ``qualifications`` and
-    ``waivers.yaml`` may be missing.
+    ``waivers.yaml`` may be missing. The site's directory may lack anything. Its budgets, noise and surveys go
+    before those of the same rank, its waivers and qualifications replace the others of their classes.
 
     Raises
     ------
@@ -88,26 +105,49 @@ def load_references(directory: Path) -> References:
         With file, line and key of every mistake, those of the metrics first.
     """
     reader = DataReader()
-    references = References(load_metrics(directory / "metrics"), find_claim_ids(directory / "published"))
-    for budgets in reader.read(reader.find_files(directory / "budgets"), _BudgetsFile):
+    metrics = load_metrics(directory / "metrics", site and site / "metrics")
+    references = References(metrics, find_claim_ids(directory / "published"))
+    _add_directory(directory, reader, references)
+    if site is not None and site.is_dir():
+        _report_unread_names(site, reader)
+        _add_directory(site, reader, references, is_site=True)
+    reader.raise_problems()
+    for mapping in (references.terms, references.priors, references.surveys):
+        for entries in mapping.values():
+            entries.sort(key=lambda entry: entry.rank)
+    return references
+
+
+def _report_unread_names(site: Path, reader: DataReader) -> None:
+    """Report files and directories of a site's references that are not read, such as a misspelt one."""
+    for path in sorted(site.iterdir()):
+        is_data = path.is_dir() or path.suffix in (".yaml", ".yml")
+        if is_data and path.name not in SITE_NAMES and not path.name.startswith("."):
+            message = f"is not read: {suggest(path.name, SITE_NAMES)}"
+            reader.problems.append(Problem(str(path), 1, "", message))
+
+
+def _add_directory(
+    directory: Path, reader: DataReader, references: References, *, is_site: bool = False
+) -> None:
+    """Add what a directory states, before what was added earlier."""
+    # An entry of the site may be about the target of an entry of the project.
+    reader.places.clear()
+    for budgets in reader.read(reader.find_files(directory / "budgets", optional=is_site), _BudgetsFile):
         _add_budgets(budgets, references)
-    for noise in reader.read(reader.find_files(directory / "noise"), _NoiseFile):
+    for noise in reader.read(reader.find_files(directory / "noise", optional=is_site), _NoiseFile):
         _add_noise(noise, references, None)
     for noise in reader.read(sorted(directory.glob("systems/*/noise.yaml")), _NoiseFile):
         _add_noise(noise, references, noise.document.path.parent.name)
     for hosts in reader.read(sorted(directory.glob("systems/*/hosts.yaml")), _HostsFile):
         for index, survey in enumerate(hosts.content.hosts):
             _find_metrics(hosts, ("hosts", index), survey, references.metrics)
-        references.surveys[hosts.document.path.parent.name] = hosts.content.hosts
+        system = hosts.document.path.parent.name
+        references.surveys[system] = [*hosts.content.hosts, *references.surveys.get(system, ())]
     for waivers in reader.read(directory.glob("waivers.yaml"), _WaiversFile):
         _add_waivers(waivers, references)
     for qualification in reader.read(sorted(directory.glob("qualifications/*.yaml")), _QualificationFile):
-        _add_qualification(qualification, references)
-    reader.raise_problems()
-    for mapping in (references.terms, references.priors, references.surveys):
-        for entries in mapping.values():
-            entries.sort(key=lambda entry: entry.rank)
-    return references
+        _add_qualification(qualification, references, is_site=is_site)
 
 
 def _find_metrics(file: DataFile[Any], key: Key, target: Target, metrics: Metrics) -> list[Metric]:
@@ -126,11 +166,14 @@ def _find_metrics(file: DataFile[Any], key: Key, target: Target, metrics: Metric
 
 
 def _add_budgets(file: DataFile[_BudgetsFile], references: References) -> None:
-    content, name = file.content, file.content.class_.name
-    message = f"class {name!r} has its budgets already in"
-    if not file.is_first(("class", "name"), ("class", name), message):
+    content, described = file.content, file.content.class_
+    name = described if isinstance(described, str) else described.name
+    if not file.is_first(("class",), ("class", name), f"class {name!r} has its budgets already in"):
         return
-    references.classes[name] = content.class_
+    if not isinstance(described, str):
+        references.classes[name] = described
+    elif not file.has_name(("class",), "class", name, references.classes):
+        return
     entries: dict[Gate, tuple[Term, ...]] = {"overhead": content.budgets, "change": content.changes}
     for gate, terms in entries.items():
         for index, term in enumerate(terms):
@@ -140,9 +183,9 @@ def _add_budgets(file: DataFile[_BudgetsFile], references: References) -> None:
                 if term.contradicts(earlier):
                     place = file.document.where((SECTIONS[gate], earlier_index))
                     file.report(key, f"contradicts the budget at {place}: both hold for the same results.")
-        references.terms[name, gate] = list(terms)
-    own_gate = content.class_.gate
-    if not entries[own_gate]:
+        references.terms[name, gate] = [*terms, *references.terms.get((name, gate), ())]
+    own_gate = references.classes[name].gate
+    if not references.terms[name, own_gate]:
         message = f"the gate of {name!r} is {own_gate}, but `{SECTIONS[own_gate]}` is empty."
         file.report(("class", "gate"), message)
 
@@ -215,10 +258,13 @@ def _add_noise(file: DataFile[_NoiseFile], references: References, system: str |
             file.report(key, f"{len(sigma)} values of `sigma` for {len(points)} `points`.")
         identity = ("noise", system, class_name, prior.metric, prior.family, prior.setting, points)
         file.is_first(key, identity, "the same noise is stated already at")
-    references.priors.setdefault((system, class_name), []).extend(file.content.noise)
+    place = system, class_name
+    references.priors[place] = [*file.content.noise, *references.priors.get(place, ())]
 
 
 def _add_waivers(file: DataFile[_WaiversFile], references: References) -> None:
+    classes = {waiver.hypervisor_class for waiver in file.content.waivers}
+    references.waivers[:] = [w for w in references.waivers if w.hypervisor_class not in classes]
     for index, entry in enumerate(file.content.waivers):
         key = ("waivers", index)
         waiver = entry.read_from(str(file.document.path), file.document.line(key))
@@ -247,7 +293,7 @@ def _add_waivers(file: DataFile[_WaiversFile], references: References) -> None:
             file.report((*key, "up_to"), message)
 
 
-def _add_qualification(file: DataFile[_QualificationFile], references: References) -> None:
+def _add_qualification(file: DataFile[_QualificationFile], references: References, *, is_site: bool) -> None:
     names = [required.check for required in file.content.checks]
     placed_checks = []
     for index, required in enumerate(file.content.checks):
@@ -261,6 +307,6 @@ def _add_qualification(file: DataFile[_QualificationFile], references: Reference
         if file.has_name(key, "class", name, references.classes):
             if not references.classes[name].qualifies:
                 file.report(key, f"class {name!r} qualifies no build: remove it here.")
-            elif name in references.qualifications:
-                file.report(key, f"what class {name!r} asks for stands in another file already.")
-        references.qualifications[name] = content
+            else:
+                file.is_first(key, ("qualification", name), f"what class {name!r} asks for stands already at")
+        references.qualifications[name] = content.as_of_site() if is_site else content

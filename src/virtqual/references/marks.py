@@ -1,7 +1,8 @@
-"""Notes of people about the days of a system, such as a new BIOS: ``references/marks.yaml``."""
+"""Notes of people about the days of a system, such as a new BIOS: ``marks.yaml``."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal
@@ -27,13 +28,15 @@ class _MarksFile(DataModel):
     marks: list[Mark]
 
 
-def load_marks(directory: Path) -> tuple[Mark, ...]:
-    """Return the marks of a directory of references; none if it has no such file.
+def load_marks(directories: Iterable[Path]) -> tuple[Mark, ...]:
+    """Return the marks of the first directory of references that has a file of marks; else none.
 
     Raises
     ------
     DataError
         With file, line and key of every mistake.
     """
-    file = directory / FILE
-    return tuple(parse(file).read(_MarksFile).marks) if file.exists() else ()
+    for directory in directories:
+        if (file := directory / FILE).exists():
+            return tuple(parse(file).read(_MarksFile).marks)
+    return ()

@@ -17,8 +17,8 @@ class _MetricsFile(DataModel):
     metrics: list[Metric]
 
 
-def load_metrics(directory: Path) -> Metrics:
-    """Read every metric file of a directory.
+def load_metrics(directory: Path, site: Path | None = None) -> Metrics:
+    """Read every metric file of a directory, and of the site's, which may not exist.
 
     Raises
     ------
@@ -27,7 +27,10 @@ def load_metrics(directory: Path) -> Metrics:
     """
     reader = DataReader()
     metrics: list[Metric] = []
-    for file in reader.read(reader.find_files(directory), _MetricsFile):
+    files = reader.find_files(directory)
+    if site is not None:
+        files += reader.find_files(site, optional=True)
+    for file in reader.read(files, _MetricsFile):
         for index, metric in enumerate(file.content.metrics):
             message = f"{metric.name!r} is declared already at"
             file.is_first(("metrics", index, "name"), metric.name, message)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from virtqual.files.datafile import DataModel, PlacedModel, Problem
 from virtqual.files.wording import suggest
@@ -55,6 +55,18 @@ class CheckSet(DataModel):
 
     scope: Literal["quick", "full"]
     checks: Annotated[tuple[RequiredCheck, ...], Field(min_length=1, strict=False)]
+    _is_of_site: bool = PrivateAttr(False)
+
+    @property
+    def is_of_site(self) -> bool:
+        """Whether the checks are the site's own, in place of the project's."""
+        return self._is_of_site
+
+    def as_of_site(self) -> CheckSet:
+        """Return the checks as those that the site asks for."""
+        check_set = self.model_copy()
+        check_set._is_of_site = True
+        return check_set
 
     def select(self, features: Iterable[str] | None) -> tuple[list[RequiredCheck], list[str]]:
         """Return the checks that a system must pass, and the features that it and its stack lack.

@@ -25,8 +25,10 @@ class DataReader:
     problems: list[Problem] = field(default_factory=list)
     places: dict[Hashable, str] = field(default_factory=dict)
 
-    def find_files(self, directory: Path) -> list[Path]:
-        """Return the YAML files of a directory; none, with a problem, if it does not exist."""
+    def find_files(self, directory: Path, *, optional: bool = False) -> list[Path]:
+        """Return the YAML files of a directory; none, with a problem unless `optional`, if there is none."""
+        if optional and not directory.exists():
+            return []
         try:
             return find_yaml_files(directory)
         except DataError as error:

@@ -27,7 +27,7 @@ class NoReferenceError(UsageError, LookupError):
 
 @dataclass(frozen=True)
 class References:
-    """The reviewed data of a directory.
+    """The reviewed data of the project and of the site.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class References:
             raise NoReferenceError(
                 f"class {hypervisor_class!r} has no {gate} budget for {metric.name} "
                 f"(family {metric.family}): add one under `{SECTIONS[gate]}` of its file in "
-                "references/budgets."
+                "references/budgets of the site directory."
             )
         return Budget(terms=tuple(terms), hypervisor_class=hypervisor_class, gate=gate)
 
@@ -119,7 +119,7 @@ class References:
                     return prior
         raise NoReferenceError(
             f"nothing is known of the noise of {metric.name} (family {metric.family}): "
-            "add it to references/noise."
+            "add it to references/noise of the site directory."
         )
 
     def host_bound(

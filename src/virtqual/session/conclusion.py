@@ -177,6 +177,7 @@ def _answer_for_check_set(
         return f"no ({judged}: missing {first_checks})"
     notes = [f"{accepted} accepted by waiver"] if accepted else []
     notes += [f"without {feature}" for feature in absent_features]
+    notes += ["by the site's own qualification"] if check_set.is_of_site else []
     return f"yes ({', '.join(notes)})" if notes else "yes"
 
 

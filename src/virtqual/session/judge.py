@@ -34,7 +34,8 @@ def choose_min_pairs(hypervisor_class: HypervisorClass | None, *, fast: bool = F
 @cache
 def policy() -> Policy:
     """Return what each item of preflight means, read once a process."""
-    return load_policy(paths.references() / "preflight.yaml", project_references())
+    file, site_file = (part / "preflight.yaml" for part in (paths.references(), paths.site_references()))
+    return load_policy(file, project_references(), site_file)
 
 
 @dataclass(frozen=True)

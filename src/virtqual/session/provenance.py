@@ -19,15 +19,15 @@ from virtqual.site.configuration import find_system_files
 @cache
 def provenance() -> Provenance:
     """Return the provenance of the judgements of this process, read once."""
-    root = paths.root()
-    site_checks = root / "checks" / "site"
+    systems = find_system_files(paths.root() / "reframe" / "systems")
+    reviewed = (paths.references(), paths.site_references())
     packages = sorted(f"{package.name}=={package.version}" for package in distributions())
     return Provenance(
         version=virtqual.__version__,
         commit=_ask_git("rev-parse", "--verify", "HEAD"),
         modified=bool(_ask_git("status", "--porcelain", "--untracked-files=no")),
-        references=_digest(paths.references().rglob("*.yaml")),
-        site=_digest([*find_system_files(root / "reframe" / "systems"), *site_checks.rglob("*.py")]),
+        references=_digest(file for directory in reviewed for file in directory.rglob("*.yaml")),
+        site=_digest([*systems, *(paths.site() / "checks").rglob("*.py")]),
         packages=hashlib.sha256("\n".join(packages).encode()).hexdigest(),
     )
 
@@ -41,10 +41,9 @@ def _ask_git(*arguments: str) -> str:
 
 
 def _digest(files: Iterable[Path]) -> str:
-    """Return the SHA-256 of the names and contents of files, in the order of their names."""
-    digest = hashlib.sha256()
-    for file in sorted(set(files)):
+    """Return the SHA-256 of the names and contents of files, wherever they lie."""
+    lines = []
+    for file in files:
         if file.is_file():
-            content = hashlib.sha256(file.read_bytes()).hexdigest()
-            digest.update(f"{file.name} {content}\n".encode())
-    return digest.hexdigest()
+            lines.append(f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n")
+    return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()

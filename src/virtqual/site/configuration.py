@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -29,10 +28,9 @@ _LISTING_OPTIONS = {"-l", "--list", "-L", "--list-detailed", "--list-tags"}
 
 
 def find_system_files(directory: Path) -> list[Path]:
-    """Return the system files of the project, then those of the site and in ``VIRTQUAL_SYSTEMS``."""
-    extra = [Path(part) for part in os.environ.get("VIRTQUAL_SYSTEMS", "").split(":") if part]
-    systems_of_site = paths.site() / "systems"
-    return [*sorted(directory.glob("[!_.]*.py")), *sorted(systems_of_site.glob("[!_.]*.py")), *extra]
+    """Return the system files of a directory, then those of the site."""
+    directories = directory, paths.site() / "systems"
+    return [file for path in directories for file in sorted(path.glob("[!_.]*.py"))]
 
 
 def read_systems(directory: Path) -> dict[str, SystemFile]:
@@ -89,7 +87,7 @@ def configuration(directory: Path) -> dict[str, Any]:
         ],
         "general": [
             {
-                "check_search_path": [str(paths.root() / "checks")],
+                "check_search_path": [str(path) for path in paths.checks()],
                 "check_search_recursive": True,
                 "report_file": str(state / "reports" / "run-{sessionid}.json"),
                 "report_junit": str(state / "reports" / "last.xml"),

@@ -14,6 +14,7 @@ DECLARED = Declared(unit="s", better="lower", budget=1.05, margin=0.1)
 def nights(tmp_path, monkeypatch):
     """Return how to add a night whose virtual runs take so many times as long, more or less by `noise`."""
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
+    monkeypatch.setenv("VIRTQUAL_SITE", str(tmp_path))
     (tmp_path / "sessions").mkdir()
 
     def add(day, times, noise=0.0, **more):

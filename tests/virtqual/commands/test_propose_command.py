@@ -7,8 +7,9 @@ from typer.testing import CliRunner
 from made_runs import keep
 from virtqual.cli import app
 from virtqual.identity import Load, gather, readers
-from virtqual.references import load_references
+from virtqual.references import load_references, project_references
 from virtqual.runs import Answer, Result, Run
+from virtqual.session.judge import policy
 from virtqual.session.pairing import series_of
 from virtqual.session.session import Session
 from virtqual.session.store import load
@@ -38,11 +39,11 @@ def run(pair, side, start, value):
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """Two sessions of four pairs, and a copy of the references."""
-    references = tmp_path / "references"
-    shutil.copytree(REFERENCES, references)
+    """Two sessions of four pairs, and the references of a site, which are empty."""
+    references = tmp_path / "site/references"
+    references.mkdir(parents=True)
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path / "state"))
-    monkeypatch.setenv("VIRTQUAL_REFERENCES", str(references))
+    monkeypatch.setenv("VIRTQUAL_SITE", str(tmp_path / "site"))
     for number in (1, 2):
         runs, clock = [], 0.0
         for pair in range(4):
@@ -71,11 +72,21 @@ def test_the_diff_is_shown_and_nothing_is_written(place):
     assert not list((place / "systems").glob("site/*"))
 
 
-def test_a_time_of_a_metric_that_only_this_directory_has_cannot_exceed_its_run(place, tmp_path, monkeypatch):
-    """A run of 5 s whose program says that it took 30 s is refused, whichever catalogue has the metric."""
+@pytest.fixture
+def site_metric(place):
+    """Declare a metric in the site's references, which this process reads again."""
     metric = "{name: site_time, unit: s, better: lower, family: application, description: d}"
+    (place / "metrics").mkdir()
     (place / "metrics/site.yaml").write_text(f"schema: virtqual-metrics/1\nmetrics: [{metric}]\n")
-    monkeypatch.setenv("VIRTQUAL_REFERENCES", str(REFERENCES))
+    for cached in (project_references, policy):
+        cached.cache_clear()
+    yield
+    for cached in (project_references, policy):
+        cached.cache_clear()
+
+
+def test_a_time_of_a_metric_that_only_the_site_has_cannot_exceed_its_run(site_metric, tmp_path):
+    """A run of 5 s whose program says that it took 30 s is refused, whichever catalogue has the metric."""
     sessions = tmp_path / "state/sessions"
     runs = [
         run(pair, side, 10.0 * (2 * pair + (side == "virtual")), seconds).model_copy(
@@ -85,7 +96,7 @@ def test_a_time_of_a_metric_that_only_this_directory_has_cannot_exceed_its_run(p
         for side, seconds in (("native", 30.0), ("virtual", 3.0))
     ]
     keep(load(sessions / "s1").model_copy(update={"session": "s3", "runs": runs}), sessions)
-    result = CliRunner().invoke(app, ["propose", "s3", "--references", str(place)])
+    result = CliRunner().invoke(app, ["propose", "s3"])
     assert "site_time@x: 0 native runs" in result.output
     assert "site_time: [" not in result.output
 
@@ -96,7 +107,7 @@ def test_what_was_shown_is_written_when_asked_for(place):
         "Lammps.yaml",
         "noise.yaml",
     ]
-    source = load_references(place).prior("lammps_loop_time", "kvm", "site", "lj").source
+    source = load_references(REFERENCES, place).prior("lammps_loop_time", "kvm", "site", "lj").source
     assert "2 sessions, s1 to s2, build 9.2" in source
     again = CliRunner().invoke(app, ["propose", "s1", "s2"])
     assert "nothing to change" in again.output
@@ -104,7 +115,7 @@ def test_what_was_shown_is_written_when_asked_for(place):
 
 def damage(place, name, change):
     """Change the runs of a stored session."""
-    sessions = place.parent / "state" / "sessions"
+    sessions = place.parents[1] / "state/sessions"
     session = load(sessions / name)
     session.runs = [change(run) for run in session.runs]
     shutil.rmtree(sessions / name)
@@ -141,7 +152,7 @@ for partition in system["partitions"]:
 
 
 @pytest.fixture
-def surveyed(place, monkeypatch):
+def surveyed(place):
     """Return how to write the system file: s1 and s2 ran natively on n1 and n2 in turn, in VMs on n2."""
 
     def on(changed):
@@ -152,10 +163,10 @@ def surveyed(place, monkeypatch):
         damage(place, name, on)
 
     def told(hosts):
-        file = place.parent / "site.py"
-        example = str(REFERENCES.parent / "reframe/systems/example.py")
+        file = place.parent / "systems/site.py"
+        file.parent.mkdir(exist_ok=True)
+        example = str(REFERENCES.parent / "site.example/systems/example.py")
         file.write_text(SYSTEM.format(example=example, hosts=hosts), encoding="utf-8")
-        monkeypatch.setenv("VIRTQUAL_SYSTEMS", str(file))
 
     return told
 
@@ -166,8 +177,9 @@ def test_a_survey_of_hosts_is_proposed_and_judging_reads_it(place, surveyed):
     assert shown.exit_code == 0, shown.output
     assert "1 files proposed" not in shown.output
     assert sorted(path.name for path in (place / "systems" / "site").iterdir()) == ["hosts.yaml"]
-    series = series_of([run(0, "native", 0.0, 2.0)], load_references(place))["lammps_loop_time@lj"]
-    assert 0.005 < load_references(place).host_bound(series, "site", ["n1"], ["n2"]) < 0.05
+    references = load_references(REFERENCES, place)
+    series = series_of([run(0, "native", 0.0, 2.0)], references)["lammps_loop_time@lj"]
+    assert 0.005 < references.host_bound(series, "site", ["n1"], ["n2"]) < 0.05
 
 
 def test_a_survey_without_native_runs_on_both_groups_says_what_is_missing(place, surveyed):

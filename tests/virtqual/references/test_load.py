@@ -239,7 +239,7 @@ waivers: | waivers:\n  - {metric: speed, gate: overhead, up_to: 0.8, class: good
     "qualifications/q.yaml": r"""
 classes: [good] | classes: [god] | 2: classes[0] | unknown class 'god': did you mean good
 classes: [good] | classes: [] | 2: classes | at least 1 item
-classes: [good] | classes: [good, good] | 2: classes[1] | stands in another file already
+classes: [good] | classes: [good, good] | 2: classes[1] | stands already at
 scope: full | scope: all | 3: scope | 'quick' or 'full'
 check: rdma_latency | check: lammps %problem=lj | 7: checks[1].check | is asked for already
 lammps %problem=lj | lammps problem=lj | 6: checks[0].check | match pattern
@@ -306,7 +306,7 @@ def test_what_a_class_asks_for_stands_in_one_file(tree):
         ("rdma_latency", "rdma"),
     ]
     with pytest.raises(
-        DataError, match=r"z.yaml:2: classes\[0\]: what class 'good' asks for stands in another"
+        DataError, match=r"z.yaml:2: classes\[0\]: what class 'good' asks for stands already at"
     ):
         load_references(tree(**{"qualifications/z.yaml": QUALIFICATION}))
 
@@ -405,3 +405,88 @@ def test_emulated_results_are_never_qualified(references):
 def test_a_class_that_qualifies_no_build_stands_for_no_other(references, stated, fitting):
     classes = references.classes
     assert {name for name in classes if classes[name].fits(classes[stated])} == fitting
+
+
+SITE = {
+    "budgets/mine.yaml": """\
+        schema: virtqual-budgets/1
+        class: good
+        budgets:
+          - {family: motion, relative: 0.2, margin: 0.05, reason: {policy: the site's}}
+          - {metric: delay, sizes: {from: 0, to: 8}, relative: 0.3, margin: 0.1, reason: {policy: small}}
+        """,
+    "noise/mine.yaml": """\
+        schema: virtqual-noise/1
+        noise: [{family: waiting, sigma: 0.5, df: 6, source: the site's}]
+        """,
+    "waivers.yaml": WAIVERS.replace("build: b1", "build: b2"),
+    "qualifications/mine.yaml": QUALIFICATION.replace("lammps %problem=lj", "stream"),
+    "metrics/mine.yaml": """\
+        schema: virtqual-metrics/1
+        metrics: [{name: leap, unit: m, better: higher, family: motion, description: how far}]
+        """,
+    "systems/here/hosts.yaml": """\
+        schema: virtqual-hosts/1
+        made_of: {sessions: [a], date: '2026-01-01', cpu: c, stack: s}
+        hosts: [{family: motion, native: [a], virtual: [b], bound: 0.01, source: s}]
+        """,
+}
+
+
+@pytest.fixture
+def site(tmp_path):
+    """Return a function that writes the references of a site."""
+
+    def write(**files: str) -> Path:
+        for name, text in files.items():
+            path = tmp_path / "site" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(dedent(text))
+        return tmp_path / "site"
+
+    return write
+
+
+def test_an_entry_of_the_site_replaces_the_projects_about_the_same_and_all_others_hold(tree, site):
+    references = load_references(tree(), site(**SITE))
+
+    def budget(metric, size=None):
+        return references.budget(metric, "good").term(size).relative
+
+    assert (budget("speed"), budget("leap")) == (0.2, 0.2)
+    assert [budget("delay", size) for size in (8, 16)] == [0.3, 0.05]
+    assert references.classes["good"].accelerators == ("kvm",)
+    assert (references.prior("delay").sigma, references.prior("speed").sigma) == (0.5, 0.02)
+    assert [waiver.build for waiver in references.waivers] == ["b2"]
+    asked = references.qualifications["good"]
+    assert ([check.check for check in asked.checks], asked.is_of_site) == (["stream", "rdma_latency"], True)
+    assert references.host_bound(Series(references.metrics["speed"], "x"), "here", ["a"], ["b"]) == 0.01
+    alone = load_references(tree())
+    assert (alone.budget("speed", "good").term(None).relative, alone.waivers[0].build) == (0.05, "b1")
+    assert not alone.qualifications["good"].is_of_site
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "says"),
+    [
+        ("budgets/mine.yaml", "class: good", "class: goood", r"site/budgets/mine.yaml:2: class: unknown class 'goood': did you mean good\?"),
+        ("budgets/mine.yaml", "family: motion", "family: motoin", r"site/budgets/mine.yaml:4: budgets\[0\].family: .*did you mean motion\?"),
+        ("budgets/mine.yaml", "class: good", "class: {name: good}", r"mine.yaml:2: class.gate: is missing"),
+        ("metrics/mine.yaml", "name: leap", "name: speed", r"site/metrics/mine.yaml:2: .*'speed' is declared already at .*metrics/m.yaml"),
+        ("waivers.yaml", "class: good", "class: godo", r"site/waivers.yaml:3: waivers\[0\].class: .*did you mean good\?"),
+    ],
+)  # fmt: skip
+def test_a_mistake_of_the_site_names_its_file_line_and_near_names(tree, site, name, old, new, says):
+    with pytest.raises(DataError, match=says):
+        load_references(tree(), site(**{**SITE, name: SITE[name].replace(old, new)}))
+
+
+def test_a_name_that_is_not_read_is_a_mistake_and_no_silence(tree, site):
+    place = site(**{"waiver.yaml": WAIVERS, "budget/mine.yaml": SITE["budgets/mine.yaml"], "notes.txt": "x"})
+    with pytest.raises(DataError) as error:
+        load_references(tree(), place)
+    said = {Path(problem.file).name: problem.message for problem in error.value.problems}
+    assert said == {
+        "waiver.yaml": "is not read: did you mean waivers.yaml or marks.yaml?",
+        "budget": "is not read: did you mean budgets?",
+    }

@@ -14,7 +14,8 @@ from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.site import configuration, held, placement, systems
 from virtqual.site.extras import HplSize
 
-EXAMPLE = Path(__file__).parents[3] / "reframe/systems/example.py"
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "site.example/systems/example.py"
 
 
 @pytest.fixture
@@ -175,7 +176,7 @@ def test_another_partition_is_nobodys_business(example, place, tmp_path, monkeyp
     system = systems.check(example, "mysite.py")
     assert [system.partition(side).name for side in systems.SIDES] == ["bare", "vm"]
     (tmp_path / "mysite.py").write_text(f"system = {example!r}\n")
-    monkeypatch.delenv("VIRTQUAL_SYSTEMS", raising=False)
+    monkeypatch.setenv("VIRTQUAL_SITE", str(tmp_path))
     (made,) = configuration.configuration(tmp_path)["systems"]
     assert made["partitions"][place] == GPU
     bare = next(p for p in made["partitions"] if p["name"] == "bare")
@@ -184,7 +185,7 @@ def test_another_partition_is_nobodys_business(example, place, tmp_path, monkeyp
 
 def test_only_a_scheduler_of_ones_own_is_asked_often(example, tmp_path, monkeypatch):
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
-    monkeypatch.delenv("VIRTQUAL_SYSTEMS", raising=False)
+    monkeypatch.setenv("VIRTQUAL_SITE", str(tmp_path))
 
     def rates():
         (tmp_path / "mysite.py").write_text(f"system = {example!r}\n")
@@ -238,7 +239,7 @@ def sites(tmp_path, monkeypatch, example):
     """Return a directory with the file of one system that is right, and nothing else."""
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("VIRTQUAL_ROOT", str(tmp_path))
-    monkeypatch.delenv("VIRTQUAL_SYSTEMS", raising=False)
+    monkeypatch.delenv("VIRTQUAL_SITE", raising=False)
     directory = tmp_path / "reframe/systems"
     directory.mkdir(parents=True)
     (directory / "right.py").write_text(SITE.format(text=json.dumps({**example, "name": "right"})))
@@ -264,8 +265,8 @@ def test_a_command_ends_as_the_error_says_and_never_as_a_system_file_wants(sites
     assert (done.exit_code, "broken.py:2: ends the program" in done.output) == (2, True)
 
 
-def test_an_unknown_class_names_file_and_key(sites, example, monkeypatch):
-    monkeypatch.setenv("VIRTQUAL_REFERENCES", str(EXAMPLE.parents[2] / "references"))
+def test_an_unknown_class_names_file_and_key(sites, example, tmp_path):
+    (tmp_path / "references").symlink_to(ROOT / "references")
     change_key(example, "vm.extras.hypervisor_class", "esxy")
     (sites / "right.py").write_text(SITE.format(text=json.dumps({**example, "name": "right"})))
     done = CliRunner().invoke(app, ["preflight", "--system", "right"], env={"COLUMNS": "500"})
@@ -279,11 +280,12 @@ def test_a_system_that_is_unknown_may_be_in_a_file_that_is_broken(sites):
         configuration.load_system("cluster")
 
 
-def test_two_files_of_one_system_are_refused_and_a_broken_one_hides_none(sites, tmp_path, monkeypatch):
-    (tmp_path / "right.py").write_text("1 / 0\n")
-    monkeypatch.setenv("VIRTQUAL_SYSTEMS", str(tmp_path / "right.py"))
+def test_two_files_of_one_system_are_refused_and_a_broken_one_hides_none(sites, tmp_path):
+    other = tmp_path / "site/systems/right.py"
+    other.parent.mkdir(parents=True)
+    other.write_text("1 / 0\n")
     assert configuration.load_system("right").name == "right"
-    (tmp_path / "right.py").write_text((sites / "right.py").read_text())
+    other.write_text((sites / "right.py").read_text())
     with pytest.raises(
         UsageError, match=r"'right' is defined twice, by .*systems/right\.py and by .*right\.py"
     ):
@@ -309,17 +311,17 @@ def test_a_device_in_place_of_a_system_file_is_not_read_for_ever(sites):
 def test_a_broken_state_of_the_cluster_names_its_file_and_is_no_verdict(tmp_path, monkeypatch, text, says):
     monkeypatch.setenv("VCLUSTER_DIR", str(tmp_path))
     file = tmp_path / "state.json"
-    assert "is not up" in str(systems.read(EXAMPLE.with_name("vcluster.py")).content)
+    assert "is not up" in str(systems.read(ROOT / "reframe/systems/vcluster.py").content)
     file.write_text(text)
     with pytest.raises(InfrastructureError, match=re.escape(says)) as error:
-        systems.read(EXAMPLE.with_name("vcluster.py")).load()
+        systems.read(ROOT / "reframe/systems/vcluster.py").load()
     assert str(file) in str(error.value)
     assert error.value.exit_code == 5
 
 
 def test_a_state_directory_that_cannot_be_written_is_named(sites, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    for state in (tmp_path / "file", Path("/proc/1")):
+    for state in (tmp_path / "file", Path("/proc/1/task")):
         monkeypatch.setenv("VIRTQUAL_STATE", str(state))
         with pytest.raises(InfrastructureError, match=rf"{state}/log: .*VIRTQUAL_STATE"):
             configuration.configuration(sites)

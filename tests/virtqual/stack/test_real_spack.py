@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -24,14 +25,14 @@ def spack():
 @pytest.fixture
 def ask(spack, tmp_path, monkeypatch):
     """Run Spack in an environment with some of our specs, and return its output."""
-    shutil.copytree(ROOT / "config", tmp_path / "config", ignore=shutil.ignore_patterns("site"))
+    shutil.copytree(ROOT / "config", tmp_path / "config")
     content = YAML(typ="safe").load((ROOT / "spack.yaml").read_text(encoding="utf-8"))
     builtin = content["spack"]["repos"]["builtin"]
     recipes = Path(builtin["destination"].replace("$env", str(ROOT)))
     if not recipes.is_dir():
         pytest.skip(f"no clone of Spack's package repository in {recipes}: ci/build-stack makes it")
     builtin["destination"] = str(recipes)
-    monkeypatch.delenv("VIRTQUAL_SPACK_SITE", raising=False)
+    monkeypatch.delenv("VIRTQUAL_SITE", raising=False)
 
     def run(*arguments, specs=None, env=None, code=0):
         if specs:
@@ -59,8 +60,8 @@ def concretize(ask, directory, specs=None):
 @pytest.mark.parametrize(("mpi", "version"), [("mvapich", "4.1"), ("mpich", "4.3.2"), ("openmpi", "4.1.8")])
 def test_another_mpi_for_all_programs(ask, tmp_path, mpi, version):
     requirement = (ROOT / f"config/common/mpi/{mpi}.yaml").read_text(encoding="utf-8")
-    (tmp_path / "config/site").mkdir()
-    (tmp_path / "config/site/packages.yaml").write_text(requirement, encoding="utf-8")
+    (tmp_path / "site/spack").mkdir(parents=True)
+    (tmp_path / "site/spack/packages.yaml").write_text(requirement, encoding="utf-8")
     packages = concretize(ask, tmp_path, ["$micro"])
     providers = {
         f"{package['name']} {package['version']}"
@@ -77,8 +78,8 @@ def test_another_mpi_for_all_programs(ask, tmp_path, mpi, version):
 
 
 def test_a_site_overrides_target_size_and_scratch(ask, tmp_path):
-    (tmp_path / "config/site").mkdir()
-    (tmp_path / "config/site/packages.yaml").write_text(
+    (tmp_path / "site/spack").mkdir(parents=True)
+    (tmp_path / "site/spack/packages.yaml").write_text(
         "packages:\n"
         "  all:\n"
         "    require: target=x86_64_v2\n"
@@ -86,7 +87,7 @@ def test_a_site_overrides_target_size_and_scratch(ask, tmp_path):
         "    variants: stream_array_size=20000000\n"
     )
     settings = "config: {build_jobs: 3, build_stage: [/scratch/site], install_tree: {root: /apps/stack}}\n"
-    (tmp_path / "config/site/config.yaml").write_text(settings)
+    (tmp_path / "site/spack/config.yaml").write_text(settings)
     packages = concretize(ask, tmp_path, ["stream@=5.10 +openmp"])
     assert {package["arch"]["target"] for package in packages} == {"x86_64_v2"}
     (stream,) = (package for package in packages if package["name"] == "stream")
@@ -94,6 +95,17 @@ def test_a_site_overrides_target_size_and_scratch(ask, tmp_path):
     config = YAML(typ="safe").load(ask("config", "get", "config"))["config"]
     assert (config["build_jobs"], config["build_stage"][0]) == (3, "/scratch/site")
     assert config["install_tree"]["root"] == "/apps/stack"
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_store_lies_in_the_site_directory(ask, tmp_path, named):
+    place = tmp_path / ("elsewhere" if named else "site")
+    shutil.copytree(ROOT / "site.example", place)
+    env = {"VIRTQUAL_SITE": str(place)} if named else {}
+    scopes = ask("config", "scopes", "-pv", env=env)
+    assert re.findall(r"^site .* active +(\S+)$", scopes, re.MULTILINE) == [f"{place}/spack/"], scopes
+    program = "import spack.store; print(spack.store.STORE.root)"
+    assert ask("python", "-c", program, env=env).strip() == f"{place}/stacks/spack/store"
 
 
 def test_no_other_configuration_counts(ask, tmp_path):

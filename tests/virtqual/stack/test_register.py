@@ -154,7 +154,7 @@ def test_changed_files_are_named(fake, environment, tmp_path):
 
 
 def test_the_commands(fake, environment, tmp_path, monkeypatch):
-    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("VIRTQUAL_SITE", str(tmp_path))
 
     def start(*arguments, code=0):
         done = CliRunner().invoke(app, ["stack", *arguments])
@@ -168,5 +168,5 @@ def test_the_commands(fake, environment, tmp_path, monkeypatch):
     output = start("check", code=5)
     assert "stream_c.exe has changed" in output
     assert "ci/build-stack sets it up again" in output
-    (tmp_path / "state/stack/spack/manifest.json").write_text('{"schema": "virtqual-stack/0"}')
+    (tmp_path / "stacks/spack/manifest.json").write_text('{"schema": "virtqual-stack/0"}')
     assert "ci/build-stack sets the stack up again" in start("check", code=5)

@@ -83,10 +83,10 @@ def test_the_target_is_stated_once_and_hidden_by_nothing():
 
 
 def test_the_example_of_a_site_replaces_debians_and_its_mpi_library_is_known():
-    assert load("config/site.example/concretizer.yaml") == {
+    assert load("site.example/spack/concretizer.yaml") == {
         "concretizer": {"targets": {"host_compatible": False}}
     }
-    packages = load("config/site.example/packages.yaml")["packages"]
+    packages = load("site.example/spack/packages.yaml")["packages"]
     provider = packages["mpi"]["require"]
     assert load_recipe("programs.yaml")["mpi"][provider] == {"launch": ["--mpi=pmix"]}
     assert packages[provider]["buildable"] is False
