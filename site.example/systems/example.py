@@ -11,6 +11,14 @@ PROCESSOR = {
     "num_cpus_per_socket": 32,
     "num_sockets": 2,
 }
+# The same on both sides, but for the names of adapters.
+ENVIRONMENT = [
+    # OpenBLAS's kernel.  AMD without AVX-512 (Zen 2, Zen 3): Zen.
+    ["OPENBLAS_CORETYPE", "SkylakeX"],
+    # Where HPC-X's MPI library is (`mpirun --version` is in its bin): it may go over TCP without this.
+    ["OPAL_PREFIX", "/opt/hpcx-v2.20-gcc-mlnx_ofed-redhat9-cuda12-x86_64/ompi"],
+    ["UCX_NET_DEVICES", "mlx5_0:1"],
+]
 HARDWARE = {
     "nodes": 8,  # how many nodes a check may use
     "memory_mib": 512 * 1024,
@@ -26,7 +34,7 @@ system = {
     "descr": "worked example, exists on paper only",
     "hostnames": [r"login\d+\.example\.org"],
     "prefix": "/scratch/virtqual",  # stage and output: seen by every node at this path
-    "modules_system": "nomod",
+    "modules_system": "lmod",  # for programs that modules load; "nomod" without modules
     "partitions": [
         {
             "name": "bare",
@@ -37,7 +45,7 @@ system = {
             "features": ["native", "rdma"],
             "max_jobs": 4,
             "processor": PROCESSOR,
-            "env_vars": [["OPENBLAS_CORETYPE", "SkylakeX"], ["UCX_NET_DEVICES", "mlx5_0:1"]],
+            "env_vars": ENVIRONMENT,
             "extras": {
                 **HARDWARE,
                 # One job for a whole session, on all its nodes.
@@ -53,7 +61,7 @@ system = {
             "features": ["virtual", "rdma"],
             "max_jobs": 4,
             "processor": PROCESSOR,
-            "env_vars": [["OPENBLAS_CORETYPE", "SkylakeX"], ["UCX_NET_DEVICES", "mlx5_0:1"]],
+            "env_vars": ENVIRONMENT,
             "extras": {
                 **HARDWARE,
                 "memory_mib": 480 * 1024,

@@ -36,9 +36,12 @@ def licensed(site):
         tar.add(case, case.name)
     inputs = site.path / "site/references/inputs/fluent.yaml"
     inputs.write_text(re.sub(r"file:\S+", archive.as_uri(), inputs.read_text()))
-    site.env["FLUENT"] = str(shutil.copy(ROOT / "tests/fakeslurm/solver", site.path))
-    done = site.run("python", "register.py")
-    assert done.returncode == 0, done.stderr
+    solver = shutil.copy(ROOT / "tests/fakeslurm/solver", site.path)
+    (site.path / "site/licensed.yaml").write_text(
+        re.sub(r"program: \S+", f"program: {solver}", FILES["site/licensed.yaml"])
+    )
+    done = site.virtqual("stack", "register", "--modules", "site/licensed.yaml")
+    assert done.returncode == 0, site.words(done)
     return site
 
 
@@ -49,7 +52,7 @@ def reframe(site, *options):
 def test_the_page_from_input_to_verdict(licensed):
     assert set(FILES) == {
         "site/references/inputs/fluent.yaml",
-        "register.py",
+        "site/licensed.yaml",
         "site/checks/fluent_output.py",
         "site/checks/fluent.py",
         "site/references/budgets/kvm.yaml",

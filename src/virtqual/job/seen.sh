@@ -7,7 +7,7 @@ virtqual_environment() (
     for line in $(export -p); do
         case ${line#* } in
             OMP_*=* | GOMP_*=* | KMP_*=* | MKL_*=* | OPENBLAS_*=* | BLIS_*=* | LOADEDMODULES=* | LD_*=* | \
-                GLIBC_*=* | UCX_*=* | FI_*=* | MV2_*=* | MVP_*=* | OMPI_*=* | MPICH_*=* | MPIR_*=* | I_MPI_*=*)
+                GLIBC_*=* | UCX_*=* | FI_*=* | MV2_*=* | MVP_*=* | OMPI_*=* | MPICH_*=* | MPIR_*=* | I_MPI_*=* | OPAL_*=*)
                 printf '%s\n' "$line"
                 ;;
         esac

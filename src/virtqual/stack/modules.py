@@ -119,7 +119,8 @@ def _find_mistakes(document: Document, content: ModulesFile) -> Iterator[Problem
 def load_recipes() -> dict[str, dict[str, Any]]:
     """Return the recipes of programs by their names, and by the names of their Spack packages."""
     recipes: dict[str, dict[str, Any]] = {
-        **load_recipe("registry.yaml")["programs"],
+        # Variables of the registry stack are for its own directories.
+        **{name: {**entry, "env": {}} for name, entry in load_recipe("registry.yaml")["programs"].items()},
         **load_recipe("programs.yaml")["programs"],
     }
     packages = {entry["package"]: entry for entry in recipes.values() if "package" in entry}
@@ -140,8 +141,8 @@ def _describe_program(name: str, entry: ProgramEntry, mpi: MpiLibrary | None) ->
             )
     if not _uses_mpi(path, libraries, mpi):
         mpi = None
-    known = load_recipe("programs.yaml")["mpi"].get(mpi.name, {}) if mpi else {}
-    launch = known.get("launch", ()) if mpi is None or mpi.srun is None else mpi.srun
+    needs = load_recipe("programs.yaml")["mpi"].get(mpi.name, {}) if mpi else {}
+    launch = needs.get("launch", ()) if mpi is None or mpi.srun is None else mpi.srun
     return Program.from_files(
         path,
         libraries=libraries,
@@ -153,7 +154,7 @@ def _describe_program(name: str, entry: ProgramEntry, mpi: MpiLibrary | None) ->
         modules=modules,
         mpi=mpi.name if mpi else None,
         launch=tuple(launch),
-        env={**known.get("env", {}), **(mpi.env if mpi else {}), **recipe.get("env", {}), **entry.env},
+        env={**needs.get("env", {}), **(mpi.env if mpi else {}), **recipe.get("env", {}), **entry.env},
     )
 
 

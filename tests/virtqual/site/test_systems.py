@@ -183,6 +183,14 @@ def test_another_partition_is_nobodys_business(example, place, tmp_path, monkeyp
     assert (bare["environs"], bare["features"]) == (["no-stack"], ["native", "rdma", "multinode", "numa"])
 
 
+def test_job_scripts_are_login_shells_if_the_system_has_modules(example, tmp_path, monkeypatch):
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
+    monkeypatch.delenv("VIRTQUAL_SYSTEMS", raising=False)
+    (tmp_path / "mysite.py").write_text(f"system = {example!r}\n")
+    settings = {"use_login_shell": True, "resolve_module_conflicts": False, "target_systems": ["example"]}
+    assert configuration.configuration(tmp_path)["general"][1:] == [settings]
+
+
 def test_only_a_scheduler_of_ones_own_is_asked_often(example, tmp_path, monkeypatch):
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
     monkeypatch.setenv("VIRTQUAL_SITE", str(tmp_path))
@@ -192,6 +200,7 @@ def test_only_a_scheduler_of_ones_own_is_asked_often(example, tmp_path, monkeypa
         general = configuration.configuration(tmp_path)["general"]
         return [(one.get("target_systems"), one.get("poll_rate_min")) for one in general]
 
+    example["modules_system"] = "nomod"
     assert rates() == [(None, None)]
     example["partitions"][0]["extras"]["own_scheduler"] = True
     with pytest.raises(UsageError, match=r"extras\.own_scheduler differs between the partitions: both"):

@@ -58,10 +58,12 @@ def test_the_programs_of_modules(centre):
         "  osu-micro-benchmarks: {modules: [osu/7.4], version: '7.4'}\n"
         "  stress-ng: {modules: [stress/1]}\n"
         "  hpl: {modules: [hpl/2]}\n"
+        "  netpipe: {modules: [mpi/1], program: any, version: '3'}\n"
         f"  fluent: {{program: {centre}/apps/mpi/1/any, version: 2024R1, env: {{LICENCE: x}}}}\n",
     )
     assert manifest.load_all(centre / "stacks") == [stack]
-    osu, stress, hpl, fluent = stack.programs
+    osu, stress, hpl, netpipe, fluent = stack.programs
+    assert (netpipe.env, netpipe.features) == ({}, ("mpi-latency", "mpi-bandwidth"))
     assert osu.path == centre / "apps/osu/7.4/osu_latency"
     assert osu.data == {name: centre / "apps/osu/7.4" / name for name in ("osu_bw", "osu_latency")}
     assert (osu.modules, osu.features) == (("mpi/1", "osu/7.4"), ("osu",))
