@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,7 +80,7 @@ class Draft:
             f'    "name": "{self.name}",',
             f'    "hostnames": ["{socket.gethostname().partition(".")[0]}"],',
             f'    "prefix": {prefix}',
-            '    "modules_system": "nomod",',
+            f'    "modules_system": "{_find_modules_system()}",',
             '    "partitions": [',
             *self._compose_partition("native", self.native, self.virtual),
             *self._compose_partition("virtual", self.virtual, self.native),
@@ -164,6 +165,12 @@ class Draft:
             if all(feature in names for names in features) and signature.startswith(vendor):
                 return [f'"env_vars": [["OPENBLAS_CORETYPE", "{coretype}"]],  # both show {feature}']
         return []
+
+
+def _find_modules_system() -> str:
+    """Return ReFrame's name of the module system of this shell; Lmod sets both variables."""
+    names = {"LMOD_CMD": "lmod", "MODULESHOME": "envmod"}
+    return next((name for variable, name in names.items() if variable in os.environ), "nomod")
 
 
 def _todo(sentence: str) -> str:

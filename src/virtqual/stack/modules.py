@@ -177,7 +177,7 @@ def _find_program(name: str, variables: Variables) -> Path:
     if path is None:
         where = "is no program" if "/" in name else "is not on PATH after its modules were loaded"
         raise ProgramError(f"{name} {where}. State its name or its path as `program`")
-    return Path(path)
+    return Path(path).absolute()
 
 
 def _uses_mpi(path: Path, libraries: list[Path], mpi: MpiLibrary | None) -> bool:
