@@ -64,15 +64,15 @@ def admit(
     # The answers of a disturbed run are as good as any, so all runs are compared.
     refused += [*other_software(runs), *other_answers(runs), *other_inputs(runs)]
     transport_findings = check_transport(runs, policy, hypervisor_class, rdma_sides)
+    # perftest needs no MPI.
+    mpi_runs = [
+        run for run in runs if len(run.nodes) > 1 and any("mpi" in node.says for node in run.software)
+    ]
     for side, finding in transport_findings.items():
-        checks = dict.fromkeys(run.check for run in runs if run.side == side and _has_mpi_between_nodes(run))
+        checks = dict.fromkeys(run.check for run in mpi_runs if run.side == side)
         refused += [(check, reason) for check in checks for reason in refusals([finding])]
     all_findings = rank([*findings, *run_findings, *transport_findings.values()])
     return Admitted(checked_runs, _collect([*refused, *failed]), tuple(all_findings))
-
-
-def _has_mpi_between_nodes(run: Run) -> bool:
-    return len(run.nodes) > 1 and any("mpi" in software.says for software in run.software)
 
 
 def unfit_since(now: Admitted, earlier: Admitted) -> Refused:
