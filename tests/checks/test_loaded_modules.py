@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-# The profile of the machine may have begun PATH anew.
+# The profile of the machine may have begun PATH anew, and BASH_ENV may load its own module system.
 PROFILE = """
+unset BASH_ENV
 export PATH=$FAKE_PATH:$PATH
 module() {
     [ "$1 $2" = "load lammps/1" ] || { echo "no module $2" >&2; return 1; }

@@ -165,8 +165,9 @@ def load_modules(modules: tuple[str, ...]) -> Variables:
     shell = ["bash", "-lc", _PRINT_VARIABLES, "bash", *modules]
     completed = execute.run(shell, env=base, seconds=LOAD_TIMEOUT_S)
     if completed.returncode:
-        lines = [line for line in completed.stderr.splitlines() if line.strip()]
-        reason = " ".join(" ".join(lines[-3:]).split())
+        # The profile may have printed other lines before, and Lmod prints advice after it.
+        match = re.search(r"^.*\berror\b.*\n?.*", completed.stderr, re.IGNORECASE | re.MULTILINE)
+        reason = " ".join((match[0] if match else completed.stderr[-200:]).split())
         raise ProgramError(f"`module load {' '.join(modules)}` fails in a login shell: {reason.rstrip('.')}")
     printed = completed.stdout.partition("\0")[2]
     return dict(variable.split("=", 1) for variable in printed.split("\0") if "=" in variable)

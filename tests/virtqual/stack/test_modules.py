@@ -10,8 +10,10 @@ from virtqual.cli import app
 from virtqual.files.datafile import DataError
 from virtqual.stack import manifest, modules
 
+# The machine may have a module system of its own, which BASH_ENV loads.
 PROFILE = """
 echo a notice of the centre
+unset BASH_ENV
 module() {
     shift
     for name; do
