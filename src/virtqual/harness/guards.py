@@ -136,10 +136,12 @@ def _explain_no_case() -> str:
     for option in (("-n", "--name"), ("-t", "--tag")):
         parser.add_argument(*option, action="append", default=[])
     options, _ = parser.parse_known_args(sys.argv[1:])
-    context = runtime.runtime()
-    reason = catalogue.explain_empty_selection(
-        loaded_entries, options.name, options.tag, *catalogue.read_capacity(context.system)
-    )
+    context, words = runtime.runtime(), (loaded_entries, options.name, options.tag)
+    features, nodes = catalogue.read_capacity(context.system)
+    reason = catalogue.explain_unknown_words(*words)
+    # Without a stack, which -p may have left out, no check can run.
+    if features and not reason:
+        reason = catalogue.explain_empty_selection(*words, features, nodes)
     if reason:
         return reason
     has = catalogue.describe_system(context.site_config, context.system.name)
