@@ -58,7 +58,7 @@ def test_what_the_script_printed_on_a_host_is_a_record(tmp_path):
         host_records.read(tmp_path)
 
 
-#: After VMware's public documentation of the three commands; no ESXi host printed it.
+#: Written by hand in the form of the three commands: no ESXi host printed it.
 ESXCLI = """   Product: VMware ESXi
    Version: 8.0.3
    Build: Releasebuild-24022510
