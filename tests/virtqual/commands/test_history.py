@@ -67,6 +67,6 @@ def test_sessions_of_older_formats_are_said_to_be_left_out(tmp_path):
 
 
 def test_without_a_session_it_says_so(nights):
-    code, output = said("--system", "example")
+    code, output = said("--system", "vcluster")
     assert code == 5
-    assert "there is no session of system 'example' yet" in output
+    assert "there is no session of system 'vcluster' yet" in output

@@ -234,6 +234,14 @@ def test_reviewed_budgets_come_before_stated_ones(judge):
     assert done.exit_code == 2
     assert "pairs.csv:38: metric: mine: class 'kvm' knows no such metric" in done.output
     assert "state it by --budget 5% --margin 3%" in done.output
+    assert "known are" not in done.output
+    assert "(did you mean namd_elapsed?)" in judge(rows(metric="namd_elapsd"), "--class", "kvm").output
+    for separator, shown in ((";", ";"), ("\t", "tabs")):
+        done = judge(text_of(other).replace(",", separator), *STATED)
+        assert done.exit_code == 2
+        assert done.output.endswith(
+            f"pairs.csv:1: fields are separated by {shown}: save the file with commas.\n"
+        )
     assert "pairs.csv:2: metric: namd_elapsed: nothing says what is allowed" in judge(known).output
     done = judge(rows(metric="namd_elapsed", unit="ms", better="higher"), "--class", "kvm")
     assert "pairs.csv:2: unit: is ms for namd_elapsed, and s in references/metrics" in done.output

@@ -177,14 +177,32 @@ def test_no_session_is_said(tmp_path, monkeypatch):
 def test_a_name_that_nothing_has_is_named_with_similar_ones(tmp_path, monkeypatch):
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
     for command, code, says in (
-        (("status", "--system", "exmaple"), 2, "there is no system 'exmaple': did you mean example?"),
-        (("history", "--system", "exmaple"), 2, "did you mean example?"),
+        (("status", "--system", "vclustr"), 2, "there is no system 'vclustr': did you mean vcluster?"),
+        (("history", "--system", "vclustr"), 2, "did you mean vcluster?"),
         (("history", "--class", "kmv"), 2, "there is no class 'kmv': did you mean kvm?"),
-        (("status", "--system", "example"), 5, "there is no session of system 'example' yet"),
+        (("status", "--system", "vcluster"), 5, "there is no session of system 'vcluster' yet"),
         (("history", "--class", "kvm"), 5, "there is no session of class 'kvm' yet"),
     ):
         done = run(*command)
         assert (done.exit_code, says in " ".join(done.output.split())) == (code, True), done.output
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (("qualify", "--system", "example", "--pairs", "four"), "'four' is no whole number"),
+        (("qualify", "--system", "example", "--pairs", "1"), "'1' is less than 2"),
+        (("qualify", "example", "--plan"), "a system is named by --system example"),
+        (("qualify", "--system", "vclustr"), "there is no system 'vclustr': did you mean vcluster?"),
+        (("setup", "--stack", "spak"), "(there are: none); did you mean spack?"),
+        (("setup", "--stack", "spack"), "ci/build-stack sets it up"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_told_in_plain_words(tmp_path, monkeypatch, command, says):
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
+    done = run(*command)
+    # Typer draws a frame around its own messages.
+    assert (done.exit_code, says in " ".join(done.output.replace("│", " ").split())) == (2, True), done.output
 
 
 def test_a_state_directory_that_is_a_file_is_refused(tmp_path, monkeypatch):
