@@ -35,23 +35,24 @@ BATCH_ONLY_OPTIONS = ("--job-name", "--output", "--error")
 
 
 @contextmanager
-def hold_allocations(name: str, alive: Path) -> Iterator[dict[str, str]]:
-    """Hold an allocation for each side, and yield the variables that tell ReFrame of them.
+def hold_allocation(name: str, alive: Path) -> Iterator[dict[str, str]]:
+    """Hold an allocation of both sides, and yield the variables that tell ReFrame of it.
 
-    They last until they are cancelled: the file `alive`, which would limit them, is never written.
+    It lasts until it is cancelled: the file `alive`, which would limit it, is never written.
     """
     system = load_system(name)
-    partitions = map(system.partition, SIDES)
-    jobs = {
-        partition.name: slurm.allocate(partition, "benchmark", partition.extras.nodes, alive)
-        for partition in partitions
-    }
+    partitions = [system.partition(side) for side in SIDES]
+    job = slurm.allocate(
+        [(partition, partition.extras.nodes) for partition in partitions], "benchmark", alive
+    )
     try:
-        while slurm.list_waiting_jobs(jobs.values()):
+        jobs = slurm.list_components(job)
+        while slurm.list_waiting_jobs(jobs):
             time.sleep(1)
-        yield held.environment(name, jobs, 1)
+        names = [partition.name for partition in partitions]
+        yield held.environment(name, dict(zip(names, jobs, strict=True)), 1)
     finally:
-        slurm.cancel_jobs(dict.fromkeys(jobs.values(), time.time()))
+        slurm.cancel_jobs({job: time.time()})
 
 
 def run_reframe(system: str, names: list[str], pairs: int, work: Path, env: dict[str, str]) -> list[dict]:
@@ -95,9 +96,9 @@ def measure_bare_srun(case: dict) -> float:
     batch_options = re.findall(r"^#SBATCH (.*)$", script, re.MULTILINE)
     options = " ".join(option for option in batch_options if not option.startswith(BATCH_ONLY_OPTIONS))
     run = json.loads(case["record"])
-    allocation, _, step = run["job"].partition(".")
-    if step:
-        options = f"--jobid={allocation}"
+    if "." in run["job"]:
+        # The line has the options of a step.
+        options = ""
     lines = [line for line in script.splitlines() if line.startswith(("export ", "srun "))]
     text = "\n".join(lines).replace("srun ", f"srun {options} ").replace("./task.sh ", "")
     copy = Path(tempfile.mkdtemp(dir=stage.parent))
@@ -148,7 +149,7 @@ def main() -> None:
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as work,
-        hold_allocations(options.system, Path(work) / "alive") if options.held else nullcontext({}) as env,
+        hold_allocation(options.system, Path(work) / "alive") if options.held else nullcontext({}) as env,
     ):
         print("running the suite ...", flush=True)
         cases = run_reframe(options.system, options.name, options.pairs, Path(work), env)

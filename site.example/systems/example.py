@@ -43,7 +43,6 @@ system = {
             "launcher": "srun",
             "access": ["--partition=bare", "--account=hpcops"],
             "features": ["native", "rdma"],
-            "max_jobs": 4,
             "processor": PROCESSOR,
             "env_vars": ENVIRONMENT,
             "extras": {
@@ -59,7 +58,6 @@ system = {
             "launcher": "srun",
             "access": ["--partition=vm", "--account=hpcops"],
             "features": ["virtual", "rdma"],
-            "max_jobs": 4,
             "processor": PROCESSOR,
             "env_vars": ENVIRONMENT,
             "extras": {

@@ -1,4 +1,4 @@
-"""A session that holds one allocation a side, on a site with a stand-in for Slurm: runs are steps in it."""
+"""A session that holds nodes of both sides, on a site with a stand-in for Slurm: runs are steps there."""
 
 import json
 import os
@@ -9,11 +9,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from virtqual.errors import InfrastructureError
 from virtqual.qualify import allocations
-from virtqual.session.log import Log
 from virtqual.site import slurm
-from virtqual.site.systems import SIDES
 
 ON = ("qualify", "--system", "testsite", "-n", "lj")
 HELD = {
@@ -26,7 +23,7 @@ def left(site):
     return list((site.path / "slurm").glob("held.*"))
 
 
-def test_all_runs_are_steps_of_one_job_a_side(site):
+def test_all_runs_are_steps_of_one_job_of_both_sides(site):
     done = site.virtqual(*ON, **HELD)
     assert done.returncode == 0, site.words(done)
     found = site.session()
@@ -35,7 +32,8 @@ def test_all_runs_are_steps_of_one_job_a_side(site):
     jobs = {(run["side"], run["job"].split(".")[0]) for run in found["runs"]}
     assert sorted(side for side, _ in jobs) == ["native", "virtual"]
     assert len({run["job"] for run in found["runs"]}) == 8
-    assert {line["job"] for line in site.events("released")} == {job for _, job in jobs}
+    # Both are components of one job.
+    assert [line["job"] for line in site.events("released")] == [min(job for _, job in jobs)]
     assert left(site) == []
 
 
@@ -114,47 +112,38 @@ def test_two_days_of_queue_in_seconds(site):
     assert left(site) == []
 
 
-@pytest.mark.parametrize("why", ["Resources", "QOSMaxNodePerUserLimit"])
-def test_nodes_do_not_stand_idle_for_hours(tmp_path, monkeypatch, why):
-    """One side's job runs, the other's does not begin before that was given back and asked for anew.
+def test_a_scheduler_that_begins_no_job_of_two_partitions_is_asked_for_none(site):
+    site.fault("scheduler", "builtin")
+    done = site.virtqual(*ON, **HELD)
+    assert done.returncode == 5
+    assert "its SchedulerType is sched/builtin, not sched/backfill" in site.words(done)
+    assert not (site.path / "slurm/last").exists()
 
-    By limits it never would.
-    """
-    numbers, cancelled, notes, used = iter("123"), [], [], {}
-    monkeypatch.setattr(slurm, "allocate", lambda *_: next(numbers))
-    monkeypatch.setattr(slurm, "list_waiting_jobs", lambda jobs: {"2": why} if "1" in jobs else {})
-    monkeypatch.setattr(slurm, "cancel_jobs", cancelled.extend)
-    monkeypatch.setattr(slurm, "list_job_nodes", {"2": ["vm7"], "3": ["bare7"]}.get)
-    monkeypatch.setattr(allocations, "MAX_IDLE_S", 0.0)
-    monkeypatch.setattr(allocations.time, "sleep", lambda _: None)
-    extras = SimpleNamespace(session_access=["--time=1:00"], nodes=1, nodes_of_hosts={})
-    sides = {side: SimpleNamespace(name=f"{side} nodes", extras=extras) for side in SIDES}
-    job = SimpleNamespace(
-        system=SimpleNamespace(
-            partition=sides.get, native=SimpleNamespace(own_scheduler=False, **vars(extras))
-        ),
-        watch=SimpleNamespace(working=lambda _: 1, use=lambda side, of, held: used.setdefault(side, of)),
-        head=SimpleNamespace(session="s"),
-        request=SimpleNamespace(wait_hours=48),
-        screen=SimpleNamespace(note=notes.append),
-        log=Log(tmp_path),
-        held={},
-    )
-    job.system.virtual = job.system.native
-    if why != "Resources":
-        with pytest.raises(
-            InfrastructureError, match=f"cannot be held beside those of the other.* {why}: a limit of the QOS"
-        ):
-            allocations.hold_allocations(job)
-        return
-    allocations.hold_allocations(job)
-    assert job.held == {"virtual nodes": "2", "native nodes": "3"}
-    assert cancelled == ["1"]
-    # Of each partition those nodes are watched that it got.
-    assert used == {"native": ["bare7"], "virtual": ["vm7"]}
-    assert [note for note in notes if note.startswith("the nodes of partition native nodes have stood idle")]
-    # What is left is found by whoever comes after a crash.
-    assert set(job.log.unfinished()) == {"2", "3"}
+
+def test_a_session_does_not_wait_for_the_node_on_which_it_runs(site):
+    done = site.virtqual(*ON, **HELD, SLURM_JOB_ID="7", SLURMD_NODENAME="bare-1")
+    assert done.returncode == 2
+    assert "this session runs on bare-1, and asks for every node (1) of partition bare" in site.words(done)
+    assert not (site.path / "slurm/last").exists()
+
+
+def test_the_nodes_of_a_reservation_and_as_many_as_the_session_uses_are_asked_for(site):
+    """A session that is itself a job hands nothing of that job on."""
+    hosts = {"bare": {}, "cloud": {"nodes_of_hosts": {f"host-{k}": [f"cloud-{k}"] for k in (1, 2, 3)}}}
+    for name, extras in hosts.items():
+        access = [f"--partition={name}", "--reservation=quali"]
+        site.env[f"FAKE_EXTRAS_{name}"] = json.dumps({"session_access": access, **extras})
+    site.fault("nodes", "3")
+    done = site.virtqual(*ON, "--nodes", "2", FAKE_NODES="3", SLURM_JOB_ID="7", SLURM_NTASKS="1")
+    said = site.words(done)
+    assert done.returncode == 0, said
+    assert "It uses 2 of 3 nodes of each side (--nodes)." in said
+    asked = (site.path / "slurm/asked").read_text()
+    assert not re.search("^SLURM_(JOB|NTASKS)", asked, re.MULTILINE)
+    assert re.findall(r"--partition=(\w+) --reservation=quali --nodes=2 ", asked) == ["bare", "cloud"]
+    assert {node for run in site.session()["runs"] for node in run["nodes"]} == {
+        f"{partition}-{k}" for partition in ("bare", "cloud") for k in (1, 2)
+    }
 
 
 def test_a_controller_that_is_away_for_a_while_ends_no_waiting(monkeypatch):
@@ -164,28 +153,27 @@ def test_a_controller_that_is_away_for_a_while_ends_no_waiting(monkeypatch):
     )
     monkeypatch.setattr(slurm, "end_steps", lambda _: [])
     monkeypatch.setattr(allocations.time, "sleep", lambda _: None)
-    extras, partition = SimpleNamespace(session_access=["-t1"]), SimpleNamespace(own_scheduler=False)
+    native = SimpleNamespace(own_scheduler=False, session_access=["-t1"])
     job = SimpleNamespace(
-        system=SimpleNamespace(
-            partition=lambda side: SimpleNamespace(name=side, extras=extras), native=partition
-        ),
+        system=SimpleNamespace(partition=lambda side: SimpleNamespace(name=side), native=native),
         screen=SimpleNamespace(note=notes.append),
         request=SimpleNamespace(wait_hours=48),
         watch=SimpleNamespace(working=lambda _: 4),
         held={"native": "1", "virtual": "2"},
         rotated={},
     )
-    allocations.hold_allocations(job)
+    allocations.hold_allocation(job)
     (note,) = notes
     assert re.fullmatch(
-        r"waiting for 4 nodes of native since \d\d:\d\d, gives up at \d\d:\d\d on \d{4}-\d\d-\d\d\. "
+        r"waiting for 4 nodes of native and 4 nodes of virtual since \d\d:\d\d, "
+        r"gives up at \d\d:\d\d on \d{4}-\d\d-\d\d\. "
         r"Slurm says Priority: other jobs come first\.",
         note,
     )
     monkeypatch.setattr(allocations, "CONTROLLER_TIMEOUT_S", -1.0)
     monkeypatch.setattr(slurm, "list_waiting_jobs", Mock(side_effect=silent))
     with pytest.raises(slurm.SilentError):
-        allocations.hold_allocations(job)
+        allocations.hold_allocation(job)
 
 
 def test_a_run_that_a_restarted_controller_did_not_begin_is_begun_again(site, monkeypatch):

@@ -39,7 +39,7 @@ _STATE_PATTERNS = {
     "NODE_FAIL": r"NODE FAILURE|Node failure|Requested node configuration is not available",
     "PREEMPTED": r"DUE TO (PREEMPTION|JOB REQUEUE)",
     "TIMEOUT": r"DUE TO TIME LIMIT",
-    "CANCELLED": r"CANCELLED AT|already completing or completed|Invalid job id|has been revoked",
+    "CANCELLED": r"CANCELLED AT|already completing or completed|Invalid job id|has been revoked|has expired",
     # The step has not begun.  A restarted controller speaks of memory while it does not know its nodes.
     "LAUNCH_FAILED": r"Unable to contact slurm|Socket timed out|Zero Bytes were transmitted|"
     r"Communication connection failure|Transport endpoint is not connected|"
@@ -118,6 +118,7 @@ class StepLauncher(JobLauncher):  # type: ignore[misc]  # ReFrame has no types
         nodelist = _nodelist(job) or (['--nodelist="$SLURMD_NODENAME"'] if nodes == 1 else [])
         return [
             "srun",
+            *job.sched_access,
             "--overlap",
             # The step is found by this name if the job script's step has ended before it.
             '--job-name="$VIRTQUAL_JOB"',
@@ -154,7 +155,7 @@ class StepJob(sched.Job):  # type: ignore[misc]
 
 
 class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
-    """Runs job scripts as steps of the allocations that their partitions' `access` names."""
+    """Runs job scripts as steps of the allocation that their partitions' `access` names."""
 
     #: One for both partitions: a case of several nodes on one side runs while nothing runs on the other.
     _queue = NodeQueue()
@@ -178,7 +179,7 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
 
     def submit(self, job: Any) -> None:
         """Start the job script as a step, now or when its nodes are free."""
-        (allocation,) = (option.partition("=")[2] for option in job.sched_access)
+        allocation = held.find_component(job.sched_access)
         job._jobid = f"{allocation}.{held.read_round()}-{next(self._submitted)}"
         # The files are read and written later, in another working directory.
         job.error_file, job.output = Path(job.stderr).resolve(), Path(job.stdout).resolve()

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from virtqual.errors import InfrastructureError, VirtqualError
 from virtqual.qualify import opening, plan
-from virtqual.qualify.allocations import give_signs_of_life, hold_allocations, release_allocations
+from virtqual.qualify.allocations import give_signs_of_life, hold_allocation, release_allocation
 from virtqual.qualify.between import recreate_vms, set_lost_nodes_aside
 from virtqual.qualify.concluding import conclude_failed, conclude_session, remove_if_empty
 from virtqual.qualify.opening import check, prepare, probe_nodes
@@ -55,7 +55,7 @@ def _measure(job: Qualification) -> Session:
     end_signs_of_life = give_signs_of_life(job)
     thread = job.watch.follow()
     try:
-        hold_allocations(job)
+        hold_allocation(job)
         if refused := probe_nodes(job):
             return refused
         _run_rounds(job)
@@ -100,7 +100,7 @@ def _cancel_jobs(job: Qualification) -> None:
     """Cancel the jobs that ReFrame has not cancelled: it may have been killed before it could."""
 
     def end() -> list[str]:
-        release_allocations(job)
+        release_allocation(job)
         return cancel_jobs(job.log.unfinished())
 
     # Its controller may be starting again.

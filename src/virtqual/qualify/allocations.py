@@ -1,15 +1,16 @@
-"""One allocation a side, held for the whole session: asked for once, and released at the end."""
+"""One allocation of nodes of both sides, held for the whole session: asked for once, released at the end."""
 
 from __future__ import annotations
 
 import math
+import os
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from virtqual.errors import InfrastructureError
+from virtqual.errors import UsageError
 from virtqual.files.records import write_file
 from virtqual.files.wording import pluralize
 from virtqual.qualify.state import Qualification
@@ -18,7 +19,7 @@ from virtqual.site import slurm
 from virtqual.site.hosts import are_separate, find_hosts
 from virtqual.site.nodes import CONTROLLER_TIMEOUT_S, GLANCE_INTERVAL_S
 from virtqual.site.systems import SIDES, System
-from virtqual.site.waiting import Wait, explain_reason
+from virtqual.site.waiting import Wait
 
 #: Time between two looks at the queue of a scheduler of our own.
 OWN_QUEUE_INTERVAL_S = 0.5
@@ -26,16 +27,12 @@ OWN_QUEUE_INTERVAL_S = 0.5
 QUEUE_INTERVAL_S = 4.0
 #: Time between two attempts to reach a controller that does not answer.
 RETRY_INTERVAL_S = 5.0
-#: Time that the nodes of one side may stand idle, held, while the session waits for those of the other.
-MAX_IDLE_S = 3600.0
-#: Slurm's reasons of jobs that wait for a limit of the account or its QOS begin with these words.
-LIMIT_REASONS = ("QOS", "Assoc")
 #: A file that is written every minute while the session lives: without it allocations end by themselves.
 ALIVE_FILE = "alive"
 
 
 def give_signs_of_life(job: Qualification) -> Callable[[], None]:
-    """Write a sign of life for the session's allocations every minute, until the returned function is called.
+    """Write a sign of life for the session's allocation every minute, until the returned function is called.
 
     See `virtqual.site.slurm.ABANDONED_MINUTES`.
     """
@@ -59,23 +56,23 @@ def give_signs_of_life(job: Qualification) -> Callable[[], None]:
     return end
 
 
-def hold_allocations(job: Qualification) -> None:
-    """Ask for the allocations that are not held yet, if the system file says how, and wait for them.
+def hold_allocation(job: Qualification) -> None:
+    """Ask for the nodes of both sides, unless they are held or each run is a job, and wait for them.
 
     Raises
     ------
     InfrastructureError
-        An allocation was refused, or has ended before it began.
+        The allocation was refused, has ended before it began, or did not begin in time.
     """
     for number in job.held.values():
         # Steps that a lost node, or a ReFrame that was killed, has left running.
         ask_patiently(partial(slurm.end_steps, number))
     partitions = {side: job.system.partition(side) for side in SIDES}
-    missing = [side for side, p in partitions.items() if p.extras.session_access and p.name not in job.held]
-    for side in missing:
-        _request(job, side)
+    is_missing = bool(job.system.native.session_access) and not job.held
+    if is_missing:
+        _request(job)
     _wait(job)
-    if missing or not (job.held or job.rotated):
+    if is_missing or not (job.held or job.rotated):
         nodes = {
             name: ask_patiently(partial(slurm.list_job_nodes, number)) for name, number in job.held.items()
         }
@@ -86,69 +83,54 @@ def hold_allocations(job: Qualification) -> None:
                 job.watch.use(side, used, held=partition.name in nodes)
 
 
+def _request(job: Qualification) -> None:
+    """Ask Slurm for the nodes of both sides, as one job."""
+    ask_patiently(slurm.check_scheduler)
+    _check_own_node(job)
+    partitions = [job.system.partition(side) for side in SIDES]
+    # If the session goes on without nodes that do not work, they are left out.
+    nodes = [(job.system.partition(side), job.watch.working(side)) for side in SIDES]
+    number = slurm.allocate(nodes, f"virtqual-{job.head.session}", job.log.directory / ALIVE_FILE)
+    # Until it is released, a later process finds it in the log, and cancels it.
+    names = " and ".join(partition.name for partition in partitions)
+    job.log.append(Submitted(job=number, case=f"allocation of {names}", submitted=time.time(), held=True))
+    components = ask_patiently(partial(slurm.list_components, number))
+    job.held = dict(zip((partition.name for partition in partitions), components, strict=True))
+
+
+def _check_own_node(job: Qualification) -> None:
+    """Refuse to ask for all nodes of a partition if the session is itself a job on one of them."""
+    own_node = os.environ.get("SLURMD_NODENAME")
+    for side in SIDES:
+        nodes, count = job.watch.nodes(side), job.watch.working(side)
+        if own_node in nodes and len(nodes) == count:
+            fewer = f", or --nodes {count - 1}" if count > 1 else ""
+            raise UsageError(
+                f"this session runs on {own_node}, and asks for every node ({count}) of partition "
+                f"{job.system.partition(side).name}: it would wait for itself. Start it on another "
+                f"partition{fewer} (docs/queues.md)"
+            )
+
+
 def _wait(job: Qualification) -> None:
-    """Wait until all allocations have begun."""
+    """Wait until the allocation has begun."""
     wait = Wait(job.request.wait_hours or job.system.native.wait_hours, job.screen.note)
-    idle, interval = 0.0, QUEUE_INTERVAL_S / 2
+    names = {side: job.system.partition(side).name for side in SIDES}
+    nodes = " and ".join(f"{pluralize(job.watch.working(side), 'node')} of {names[side]}" for side in SIDES)
+    interval = QUEUE_INTERVAL_S / 2
     # A controller that is away for a while ends no waiting.
     while reasons := ask_patiently(lambda: slurm.list_waiting_jobs(job.held.values())):
-        nodes = _describe_nodes(job, reasons)
         wait.note(nodes, reasons.values())
         # Free nodes are given within seconds; later the wait may take hours.
         interval = (
             OWN_QUEUE_INTERVAL_S if job.system.native.own_scheduler else min(2 * interval, GLANCE_INTERVAL_S)
         )
-        idle = idle + interval if len(reasons) < len(job.held) else 0.0
-        if idle > MAX_IDLE_S and any(reason.startswith(LIMIT_REASONS) for reason in reasons.values()):
-            limits = "; ".join(sorted(map(explain_reason, reasons.values())))
-            raise InfrastructureError(
-                f"{nodes} cannot be held beside those of the other partition. Slurm says {limits} "
-                "(extras.session_access)."
-            )
-        if idle > MAX_IDLE_S:
-            _request_again(job, reasons)
-            idle = 0.0
         time.sleep(interval)
-
-
-def _describe_nodes(job: Qualification, waiting: Container[str]) -> str:
-    """Return the nodes of the allocations that wait, such as ``8 nodes of bare and 8 of vm``."""
-    counts = {
-        partition.name: job.watch.working(side)
-        for side, partition in ((side, job.system.partition(side)) for side in SIDES)
-        if job.held.get(partition.name) in waiting
-    }
-    first, *others = counts.items()
-    return " and ".join([f"{pluralize(first[1], 'node')} of {first[0]}", *(f"{n} of {p}" for p, n in others)])
 
 
 def ask_patiently(ask: Callable[[], slurm.Answer]) -> slurm.Answer:
     """Ask Slurm again while its controller is silent; see `virtqual.site.slurm.retry_while_silent`."""
     return slurm.retry_while_silent(ask, CONTROLLER_TIMEOUT_S, RETRY_INTERVAL_S)
-
-
-def _request(job: Qualification, side: str) -> None:
-    partition = job.system.partition(side)
-    # If the session goes on without nodes that do not work, they are left out.
-    nodes = job.watch.working(side)
-    number = slurm.allocate(partition, f"virtqual-{job.head.session}", nodes, job.log.directory / ALIVE_FILE)
-    # Until it is released, a later process finds it in the log, and cancels it.
-    case = f"allocation of {partition.name}"
-    job.log.append(Submitted(job=number, case=case, submitted=time.time(), held=True))
-    job.held[partition.name] = number
-
-
-def _request_again(job: Qualification, waiting: Container[str]) -> None:
-    """Give back the allocation that has begun, and ask for it anew: others compute meanwhile."""
-    for side in SIDES:
-        name = job.system.partition(side).name
-        if (number := job.held.get(name)) and number not in waiting:
-            job.screen.note(
-                f"the nodes of partition {name} have stood idle for {MAX_IDLE_S / 60:.0f} min, held while "
-                "those of the other are waited for: released, and asked for anew"
-            )
-            _release(job, [name])
-            _request(job, side)
 
 
 def _choose_rotated(job: Qualification, nodes: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -187,15 +169,11 @@ def choose_rotated_nodes(nodes: Mapping[str, Sequence[str]], system: System) -> 
     return dict(zip(names, (native, virtual), strict=True))
 
 
-def release_allocations(job: Qualification) -> None:
-    """Give all allocations back to the scheduler; the next round asks anew."""
-    _release(job, list(job.held))
-
-
-def _release(job: Qualification, partitions: Iterable[str]) -> None:
-    submitted = job.log.unfinished()
-    numbers = [job.held[name] for name in partitions]
-    slurm.cancel_jobs({number: submitted[number] for number in numbers})
-    for number in numbers:
+def release_allocation(job: Qualification) -> None:
+    """Give the allocation back to the scheduler, if there is one; the next round asks anew."""
+    if job.held:
+        # All components end with the first.
+        number = next(iter(job.held.values()))
+        slurm.cancel_jobs({number: job.log.unfinished()[number]})
         job.log.append(Released(job=number))
-    job.held = {name: number for name, number in job.held.items() if number not in numbers}
+        job.held = {}

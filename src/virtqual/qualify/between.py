@@ -10,7 +10,7 @@ from functools import partial
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import execute
 from virtqual.qualify import plan
-from virtqual.qualify.allocations import ask_patiently, min_nodes, release_allocations
+from virtqual.qualify.allocations import ask_patiently, min_nodes, release_allocation
 from virtqual.qualify.state import Qualification
 from virtqual.session.log import Failed, SetAside
 from virtqual.session.session import Failure, Loss, Round, Session
@@ -46,7 +46,7 @@ def recreate_vms(job: Qualification, number: int) -> float | None:
     shown = shlex.join(command)
     job.screen.note(f"creating the VMs anew: {shown}")
     # An allocation of nodes that are gone is of no use.
-    release_allocations(job)
+    release_allocation(job)
     with job.watch.paused():
         execute.run_logged(command, log, seconds=RECREATION_TIMEOUT_S)
         if lacking := job.watch.usable_again(RECREATION_TIMEOUT_S):

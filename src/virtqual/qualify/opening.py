@@ -147,6 +147,8 @@ def _begin(job: Qualification, notes: list[str]) -> Qualification:
     name_holder(job.lock, f"session {job.head.session}")
     job.screen.begin(job.head, notes)
     job.watch.jobs = job.log.unfinished
+    if not job.system.native.session_access:
+        job.watch.say = job.screen.note
     return job
 
 
@@ -427,7 +429,6 @@ def find_any_stack(name: str, system: System) -> Manifest | None:
 
 def probe_nodes(job: Qualification) -> Session | None:
     """Probe a node of each partition; return the session if it ends because they may not be compared."""
-    names = {side: job.system.partition(side).name for side in systems.SIDES}
     if not (job.held or job.system.native.own_scheduler):
         job.screen.note("a short job looks at a node of each partition first")
     nodes = {
@@ -435,7 +436,7 @@ def probe_nodes(job: Qualification) -> Session | None:
             job.system,
             side,
             job.screen.note,
-            allocation=job.held.get(names[side]),
+            allocation=job.held,
             wait_hours=job.request.wait_hours,
         )
         for side in systems.SIDES

@@ -11,7 +11,7 @@ from virtqual.errors import InfrastructureError
 from virtqual.harness import order, process
 from virtqual.harness.kinds import VERDICT
 from virtqual.qualify import plan
-from virtqual.qualify.allocations import hold_allocations
+from virtqual.qualify.allocations import hold_allocation
 from virtqual.qualify.plain import SESSION_VARIABLE
 from virtqual.qualify.state import Qualification
 from virtqual.session.log import RoundBegun
@@ -21,7 +21,7 @@ from virtqual.site import held, slurm
 
 def run_round(job: Qualification, session: Session, part: Round) -> None:
     """Run the pairs of a round; each run is in the log as soon as it has finished."""
-    hold_allocations(job)
+    hold_allocation(job)
     begun = time.monotonic()
     job.log.append(RoundBegun(round=part))
     base = job.log.directory / f"round-{part.number}"

@@ -35,7 +35,7 @@ class Qualification:
     #: Something in `broken` is a lost node.
     node_lost: bool = False
     not_run: list[str] = field(default_factory=list)
-    #: Job ids of the allocations that the session holds, by partition.
+    #: Ids of the components of the allocation that the session holds, by partition, native first.
     held: dict[str, str] = field(default_factory=dict)
     #: The nodes over which runs rotate, by partition; none if they do not.
     rotated: dict[str, list[str]] = field(default_factory=dict)

@@ -1,9 +1,9 @@
-"""The allocations that a session holds, handed to the ReFrame processes that it starts.
+"""The allocation that a session holds, handed to the ReFrame processes that it starts.
 
-The variable ``VIRTQUAL_ALLOCATIONS`` is JSON: ``system``; ``jobs``, the id of the allocation's job by
-partition (empty if each run is a job); ``round``, the number of the session's round; ``rotated``, by
-partition the nodes among which runs rotate (empty if they do not); ``of``, how many nodes of each side the
-session uses.
+The variable ``VIRTQUAL_ALLOCATIONS`` is JSON: ``system``; ``jobs``, by partition the id of its component of
+the heterogeneous job that the session holds (empty if each run is a job); ``round``, the number of the
+session's round; ``rotated``, by partition the nodes among which runs rotate (empty if they do not); ``of``,
+how many nodes of each side the session uses.
 """
 
 from __future__ import annotations
@@ -132,13 +132,33 @@ def has_steps() -> bool:
     return bool(_read_variable().get("jobs"))
 
 
+def list_step_options(jobs: Mapping[str, str], partition: str) -> list[str]:
+    """Return the options by which `srun` starts a step in a partition's component of an allocation.
+
+    Examples
+    --------
+    >>> list_step_options({"bare": "7", "vm": "8"}, "vm")
+    ['--jobid=7', '--het-group=1']
+    """
+    # Slurm finds the others by the id of the first.
+    return [f"--jobid={next(iter(jobs.values()))}", f"--het-group={list(jobs).index(partition)}"]
+
+
+def find_component(step_options: Sequence[str]) -> str:
+    """Return the id of the component that the options of a step name."""
+    group = next(option.partition("=")[2] for option in step_options if option.startswith("--het-group="))
+    jobs: Sequence[str] = [*_read_variable()["jobs"].values()]
+    return jobs[int(group)]
+
+
 def list_changed_keys(partition: str) -> dict[str, Any]:
     """Return the keys of a partition's configuration that a held allocation changes."""
-    if job := _read_variable()["jobs"].get(partition):
-        return {
-            "scheduler": STEP,
-            "launcher": STEP,
-            "access": [f"--jobid={job}"],
-            "max_jobs": MAX_WAITING_CASES,
-        }
-    return {}
+    jobs = _read_variable()["jobs"]
+    if partition not in jobs:
+        return {}
+    return {
+        "scheduler": STEP,
+        "launcher": STEP,
+        "access": list_step_options(jobs, partition),
+        "max_jobs": MAX_WAITING_CASES,
+    }

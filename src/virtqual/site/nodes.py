@@ -19,11 +19,12 @@ from virtqual.site.slurm import (
     NodeState,
     find_partition_name,
     has_reservation,
-    list_forgotten_jobs,
+    list_known_jobs,
     list_node_states,
     select_nodes,
 )
 from virtqual.site.systems import SIDES, System
+from virtqual.site.waiting import Wait
 
 _USABLE_STATES = {"idle", "allocated", "mixed", "completing", "planned"}
 #: States of reserved nodes; the reservation may be for maintenance.
@@ -91,7 +92,9 @@ class Watch:
     lost
         A sentence for each lost node, by name, and for ``slurmctld`` and ``job NUMBER``.
     jobs
-        Returns the jobs whose end is awaited.
+        Returns the jobs whose end is awaited, and steps of such jobs.
+    say
+        Shows a sentence about jobs that wait in the queue, if each run is a job.
     short
         A sentence for each partition that had fewer nodes than the system file states, but enough.
     stop
@@ -103,6 +106,7 @@ class Watch:
     timeout: float = NODE_TIMEOUT_S
     lost: dict[str, str] = field(default_factory=dict)
     jobs: Callable[[], Iterable[str]] = tuple
+    say: Callable[[str], None] | None = None
     short: list[str] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
     _nodes: dict[str, set[str]] = field(default_factory=dict)
@@ -110,6 +114,7 @@ class Watch:
     _held_sides: set[str] = field(default_factory=set)
     _doubts: dict[str, _Doubt] = field(default_factory=dict)
     _silent_since: float | None = None
+    _wait: Wait | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
     _asking: threading.RLock = field(default_factory=threading.RLock)
 
@@ -293,15 +298,23 @@ class Watch:
             self.ask()
             # Most jobs end before a question about them is due.
             if time.monotonic() - last_question >= max(self.timeout / 2, 2 * self.interval):
-                last_question, forgotten = time.monotonic(), self._note_forgotten(forgotten)
+                last_question, forgotten = time.monotonic(), self._note_jobs(forgotten)
 
-    def _note_forgotten(self, before: set[str]) -> set[str]:
+    def _note_jobs(self, before: set[str]) -> set[str]:
         """Return the awaited jobs that Slurm does not know; a job that was unknown `before` too is lost."""
         try:
-            forgotten = list_forgotten_jobs(self.jobs())
+            awaited = {job.partition(".")[0] for job in self.jobs()}
+            known = list_known_jobs(awaited)
         except VirtqualError:
-            # The session's log is not readable at the moment.
+            # The session's log is not readable at the moment, or Slurm does not answer.
             return before
+        reasons = [reason for reason in known.values() if reason is not None]
+        if self.say and reasons:
+            self._wait = self._wait or Wait(None, self.say)
+            self._wait.note("the nodes of the next run", reasons)
+        else:
+            self._wait = None
+        forgotten = awaited - known.keys()
         for job in forgotten & before:
             self.lost[f"job {job}"] = (
                 f"Slurm has forgotten job {job}, whose end was not seen: did its controller lose its state?"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from virtqual.errors import InfrastructureError
 from virtqual.files import execute
 from virtqual.identity import Identity, gather, readers
 from virtqual.identity.gather import NodeFiles
-from virtqual.site import slurm
+from virtqual.site import held, slurm
 from virtqual.site.nodes import GLANCE_INTERVAL_S, OWN_GLANCE_INTERVAL_S
 from virtqual.site.systems import SIDES, System
 from virtqual.site.waiting import Wait
@@ -23,7 +23,7 @@ def probe_node(
     side: str,
     say: Callable[[str], None],
     *,
-    allocation: str | None = None,
+    allocation: Mapping[str, str] | None = None,
     wait_hours: float | None = None,
 ) -> Identity:
     """Return the identity of a node of one partition, in an allocation or in a job of its own.
@@ -32,6 +32,8 @@ def probe_node(
     ----------
     say
         Shows a sentence to the person who waits for the node.
+    allocation
+        The ids of its components, by partition.
     wait_hours
         How long to wait for the node (default: what the system file says).
 
@@ -43,7 +45,9 @@ def probe_node(
     partition, wait = system.partition(side), Wait(wait_hours or system.native.wait_hours, say)
     # The probe sees only the CPUs that a check on both sides would use.
     cpus = min(system.partition(name).processor["num_cpus"] for name in SIDES)
-    place = [f"--jobid={allocation}", "--overlap"] if allocation else partition.options
+    place = partition.options
+    if allocation:
+        place = [*held.list_step_options(allocation, partition.name), "--overlap"]
     interval = OWN_GLANCE_INTERVAL_S if system.native.own_scheduler else GLANCE_INTERVAL_S
     identity = readers.read(gather_from_node(partition.name, place, wait, cpus=cpus, interval=interval))
     return identity.on(system.virtual.read_host()) if side == "virtual" else identity

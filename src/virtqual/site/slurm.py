@@ -165,16 +165,36 @@ def list_licenses() -> list[str]:
 
 def has_accounting() -> bool:
     """Return whether an accounting database keeps the jobs, so that `sacct` answers."""
-    match = re.search(
-        r"^AccountingStorageType\s*=\s*(\S+)", _ask(["scontrol", "show", "config"]), re.MULTILINE
-    )
-    return bool(match and not match[1].endswith("/none"))
+    return not (_read_setting("AccountingStorageType") or "/none").endswith("/none")
 
 
-def allocate(partition: Partition, name: str, nodes: int, alive: Path) -> str:
-    """Ask for nodes of a partition for a whole session, and return the job's id.
+def _read_setting(name: str) -> str | None:
+    """Return a setting of Slurm's configuration, if there is one of this name."""
+    match = re.search(rf"^{name}\s*=\s*(\S+)", _ask(["scontrol", "show", "config"]), re.MULTILINE)
+    return match[1] if match else None
 
-    The content of the file `alive` changes as long as the session lives; see `ABANDONED_MINUTES`.
+
+def check_scheduler() -> None:
+    """Refuse a scheduler that never begins a job of two partitions.
+
+    Raises
+    ------
+    InfrastructureError
+        Slurm begins no heterogeneous job.
+    """
+    scheduler = _read_setting("SchedulerType")
+    if scheduler not in (None, "sched/backfill"):
+        raise InfrastructureError(
+            f"Slurm begins no job of two partitions: its SchedulerType is {scheduler}, not sched/backfill. "
+            "Leave extras.session_access out of the system file: each run is then a job"
+        )
+
+
+def allocate(partitions: Sequence[tuple[Partition, int]], name: str, alive: Path) -> str:
+    """Ask for so many nodes of each partition at once for a whole session, and return the job's id.
+
+    It is a heterogeneous job with a component for each partition: all begin together. The content of the
+    file `alive` changes as long as the session lives; see `ABANDONED_MINUTES`.
 
     Raises
     ------
@@ -182,24 +202,41 @@ def allocate(partition: Partition, name: str, nodes: int, alive: Path) -> str:
         Slurm refused the job.
     """
     script = _ALLOCATION_SCRIPT.format(file=shlex.quote(str(alive)), minutes=ABANDONED_MINUTES, seconds=60)
-    command = [
-        *("sbatch", "--parsable", f"--job-name={name}"),
-        *partition.session_options,
-        *(f"--nodes={nodes}", "--exclusive", "--mem=0"),
-        # The other nodes stay if one dies, and no second job is asked for.
-        *("--no-kill", "--no-requeue", "--output=/dev/null", "--error=/dev/null", f"--wrap={script}"),
-    ]
+    command = ["sbatch", "--parsable", f"--job-name={name}", f"--wrap={script}"]
+    for number, (partition, nodes) in enumerate(partitions):
+        command += [
+            *([":"] if number else []),
+            *partition.session_options,
+            *(f"--nodes={nodes}", "--exclusive", "--mem=0"),
+            # The other nodes stay if one dies, and no second job is asked for.
+            *("--no-kill", "--no-requeue", "--output=/dev/null", "--error=/dev/null"),
+        ]
     try:
         output = _ask(command, _ORDER_TIMEOUT_S)
     except SilentError as error:
-        access = " ".join(partition.extras.session_access)
+        access = " : ".join(" ".join(partition.extras.session_access) for partition, _ in partitions)
         raise InfrastructureError(
-            f"partition {partition.name}: {error} (asked with extras.session_access: {access})"
+            f"{error} (asked for the nodes of both partitions with extras.session_access: {access})"
         ) from error
     # A site's own sbatch may print notices first.
     if match := re.search(r"^(\d+)(;.*)?$", output.strip(), re.MULTILINE):
         return match[1]
     raise InfrastructureError(f"sbatch printed no number of a job: {output.strip()[-200:]!r}")
+
+
+def list_components(job: str) -> list[str]:
+    """Return the ids of a heterogeneous job's components, in their order.
+
+    Raises
+    ------
+    InfrastructureError
+        Slurm names no component.
+    """
+    rows = _list_rows("squeue", "%i|%A", f"--jobs={job}", "--states=all")
+    offsets = {component: int(name.partition("+")[2]) for name, component in rows if "+" in name}
+    if not offsets:
+        raise InfrastructureError(f"Slurm names no component of job {job}: has it ended?")
+    return sorted(offsets, key=offsets.__getitem__)
 
 
 def list_waiting_jobs(jobs: Iterable[str]) -> dict[str, str]:
@@ -212,7 +249,7 @@ def list_waiting_jobs(jobs: Iterable[str]) -> dict[str, str]:
     """
     if not (numbers := list(jobs)):
         return {}
-    rows = _list_rows("squeue", "%i|%T|%r", f"--jobs={','.join(numbers)}", "--states=all")
+    rows = _list_rows("squeue", "%A|%T|%r", f"--jobs={','.join(numbers)}", "--states=all")
     states = {job: (state, reason) for job, state, reason in rows}
     waiting = {}
     for job in numbers:
@@ -238,7 +275,8 @@ def list_job_nodes(job: str) -> list[str]:
     InfrastructureError
         Slurm names no node of the job.
     """
-    nodes = _ask(["squeue", "--noheader", f"--jobs={job}", "--format=%N"]).strip()
+    # By the id of the first component Slurm lists all.
+    nodes = dict(_list_rows("squeue", "%A|%N", f"--jobs={job}")).get(job)
     if not nodes:
         raise InfrastructureError(f"Slurm names no node of allocation {job}")
     return _expand_nodes(nodes)
@@ -251,7 +289,7 @@ def cancel_jobs(submission_times: Mapping[str, float]) -> list[str]:
     # `--all` includes hidden partitions.
     active = [
         job
-        for job, submitted in _list_rows("squeue", "%i|%V", "--all", "--me")
+        for job, submitted in _list_rows("squeue", "%A|%V", "--all", "--me")
         if job in submission_times
         and abs((_parse_time(submitted) or 0) - submission_times[job]) < _SUBMISSION_TOLERANCE_S
     ]
@@ -272,20 +310,22 @@ def end_steps(allocation: str, name: str | None = None) -> list[str]:
     return steps
 
 
-def list_forgotten_jobs(jobs: Iterable[str]) -> set[str]:
-    """Return those of some jobs, or of the jobs of some steps, of which Slurm answers that it has none.
+def list_known_jobs(jobs: Iterable[str]) -> dict[str, str | None]:
+    """Return those of some jobs that Slurm knows, each with the reason for which it waits, if it does.
 
     A controller may lose what it had not saved.
     """
-    numbers = {job.partition(".")[0] for job in jobs}
+    numbers = ",".join(sorted(jobs))
     if not numbers:
-        return set()
+        return {}
     try:
-        rows = _list_rows("squeue", "%i", f"--jobs={','.join(sorted(numbers))}", "--states=all")
+        rows = _list_rows("squeue", "%A|%T|%r", f"--jobs={numbers}", "--states=all")
     except SilentError as error:
         # squeue fails on a single unknown job, and leaves an unknown job out of several.
-        return numbers if "Invalid job id" in str(error) else set()
-    return numbers - {job for (job,) in rows}
+        if "Invalid job id" in str(error):
+            return {}
+        raise
+    return {job: reason if state == "PENDING" else None for job, state, reason in rows}
 
 
 @dataclass(frozen=True)

@@ -72,14 +72,17 @@ def format_time(moment: datetime.datetime, now: datetime.datetime) -> str:
 
 
 class Wait:
-    """A wait for nodes, of which each change of Slurm's reasons is said once."""
+    """A wait for nodes, of which each change of Slurm's reasons is said once; `hours` is None without end."""
 
-    def __init__(self, hours: float, say: Callable[[str], None]) -> None:
+    def __init__(self, hours: float | None, say: Callable[[str], None]) -> None:
         begin = datetime.datetime.now()
-        end = begin + datetime.timedelta(hours=hours)
         self.hours = hours
-        self._say, self._deadline, self._last_note = say, time.monotonic() + 3600 * hours, ""
-        self._span = f"since {format_time(begin, begin)}, gives up at {format_time(end, begin)}"
+        self._say, self._last_note = say, ""
+        self._deadline = math.inf
+        self._span = f"since {format_time(begin, begin)}"
+        if hours is not None:
+            self._deadline = time.monotonic() + 3600 * hours
+            self._span += f", gives up at {format_time(begin + datetime.timedelta(hours=hours), begin)}"
 
     @property
     def seconds(self) -> int:

@@ -59,7 +59,7 @@ def test_a_log_that_cannot_be_read_for_a_while_ends_no_watch(watch):
         raise UsageError("log.jsonl: Stale file handle")
 
     made.jobs = jobs
-    assert made._note_forgotten({"7"}) == {"7"}
+    assert made._note_jobs({"7"}) == {"7"}
     assert not made.stop.is_set()
 
 
@@ -174,14 +174,25 @@ def test_a_controller_of_our_own_that_is_gone_is_known_sooner(watch):
 def test_a_job_that_slurm_has_forgotten_is_named(watch, monkeypatch):
     """A controller that died before it saved the job: the session waited for its end without end."""
     made, _, _ = watch
-    monkeypatch.setattr(nodes, "list_forgotten_jobs", {"8"}.intersection)
-    made.jobs = lambda: ["7", "8"]
-    assert made._note_forgotten(set()) == {"8"}
+    monkeypatch.setattr(nodes, "list_known_jobs", lambda jobs: {"7": None})
+    made.jobs = lambda: ["7", "7.1-2", "8"]
+    assert made._note_jobs(set()) == {"8"}
     assert made.lost == {}
-    assert made._note_forgotten({"8"}) == {"8"}
+    assert made._note_jobs({"8"}) == {"8"}
     assert made.lost == {
         "job 8": "Slurm has forgotten job 8, whose end was not seen: did its controller lose its state?"
     }
+
+
+def test_a_run_that_waits_as_a_job_says_why_and_since_when(watch, monkeypatch):
+    made, notes = watch[0], []
+    made.jobs, made.say = lambda: ["7"], notes.append
+    for reason in ("None", "Priority", "Priority", None, "Priority"):
+        monkeypatch.setattr(nodes, "list_known_jobs", lambda jobs, reason=reason: {"7": reason})
+        assert made._note_jobs(set()) == set()
+    first, second, third = notes
+    assert first.startswith("waiting for the nodes of the next run since ")
+    assert second == third == f"{first} Slurm says Priority: other jobs come first."
 
 
 def test_settling_ends_when_slurm_does_not_answer(watch, monkeypatch):

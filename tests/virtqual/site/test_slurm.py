@@ -65,14 +65,31 @@ def test_the_hour_that_comes_twice_is_two_hours(commands):
 @pytest.mark.parametrize("said", ["12", "12;cluster", "Welcome to the centre\n12;cluster"])
 def test_the_number_of_an_allocation(commands, said):
     commands("sbatch", said)
-    assert slurm.allocate(partition(session=["--time=1:00"]), "virtqual-s", 2, Path("alive")) == "12"
-    assert "--no-requeue" in commands.asked()
+    sides = [(partition(session=[f"--partition={name}"]), 2) for name in ("bare", "vm")]
+    assert slurm.allocate(sides, "virtqual-s", Path("alive")) == "12"
+    common = "--nodes=2 --exclusive --mem=0 --no-kill --no-requeue --output=/dev/null --error=/dev/null"
+    assert f" --partition=bare {common} : --partition=vm {common}\n" in commands.asked()
+
+
+def test_the_components_of_a_job_have_ids_of_their_own(commands):
+    commands("squeue", "7+1|12\nslurm: a notice\n7+0|7")
+    assert slurm.list_components("7") == ["7", "12"]
+    commands("squeue", "7|7")
+    with pytest.raises(InfrastructureError, match="names no component of job 7"):
+        slurm.list_components("7")
+
+
+def test_the_nodes_of_a_component_are_not_those_of_the_whole_job(commands):
+    commands("squeue", "7|bare[1-2]\n12|vm[1-2]")
+    commands("scontrol", "bare1\nbare2")
+    assert slurm.list_job_nodes("7") == ["bare1", "bare2"]
+    assert "show hostnames bare[1-2]\n" in commands.asked()
 
 
 def test_an_allocation_without_a_number_is_none(commands):
     commands("sbatch", "job 12 was submitted")
     with pytest.raises(InfrastructureError, match="printed no number of a job: 'job 12 was submitted'"):
-        slurm.allocate(partition(), "virtqual-s", 2, Path("alive"))
+        slurm.allocate([(partition(), 2)], "virtqual-s", Path("alive"))
 
 
 def test_an_allocation_ends_by_itself_when_nobody_gives_a_sign_of_life(tmp_path):
