@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from virtqual.stack import manifest
+
 ON = ("qualify", "--system", "testsite", "-n", "lj")
 # A stand-in for `grep` on one partition: its node is another one.
 OTHER = "#!/bin/sh\n{when}\n/usr/bin/env PATH=/usr/bin:/bin grep \"$@\" | sed '{edit}'\n"
@@ -32,6 +34,20 @@ def test_partitions_that_may_not_be_compared_are_refused_at_once(site):
     assert [one["item"] for one in refused] == ["clock-source"]
     assert found["probed"]["virtual"]["kernel"]["clock_source"] == "acpi_pm"
     assert site.virtqual("preflight", "last").returncode == 4
+
+
+def test_a_stack_that_the_processors_cannot_run_is_refused_before_its_first_run(site):
+    (file,) = site.path.glob("*/stacks/fake/manifest.json")
+    stack = manifest.load(file)
+    target = manifest.Target(name="x86_64_v9", features=("avx9",))
+    programs = tuple(program.model_copy(update={"target": target}) for program in stack.programs)
+    stack.model_copy(update={"programs": programs}).write(file.parent)
+    done = site.virtqual(*ON)
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "refused stack-target" in done.stdout
+    assert "cannot run the stack's programs for x86_64_v9: it lacks avx9" in site.words(done)
+    assert site.session()["runs"] == []
+    assert site.virtqual("preflight", "--system", "testsite").returncode == 4
 
 
 def test_what_only_a_run_sees_refuses_too(site):
