@@ -38,7 +38,7 @@ def test_durations_are_those_of_the_last_session(site):
 
 def test_nodes_that_are_held_and_all_work_at_once(site):
     said = planned(site, **ON_TWO)
-    assert "1 case, 20 runs in the first round with its warm-ups: 2 jobs, held for the whole session." in said
+    assert "1 case, 20 runs in the first round with its warm-ups: 1 job, held for the whole session." in said
     assert "Checks of one node go over 2 nodes a side, all of them at work at once." in said
 
 

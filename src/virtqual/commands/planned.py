@@ -44,7 +44,7 @@ def show(request: Request) -> None:
 
 def _describe_costs(planned: Forecast) -> Iterator[str]:
     """Yield sentences about all cases: runs, jobs, time and nodes."""
-    jobs = "2 jobs, held for the whole session" if planned.held_nodes else f"{planned.runs} jobs, one a run"
+    jobs = "1 job, held for the whole session" if planned.held_nodes else f"{planned.runs} jobs, one a run"
     cases = pluralize(len(planned.cases), "case")
     yield f"{cases}, {planned.runs} runs in the first round with its warm-ups: {jobs}."
     if planned.places > 1:
