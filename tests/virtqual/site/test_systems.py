@@ -185,7 +185,7 @@ def test_another_partition_is_nobodys_business(example, place, tmp_path, monkeyp
 
 def test_job_scripts_are_login_shells_if_the_system_has_modules(example, tmp_path, monkeypatch):
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
-    monkeypatch.delenv("VIRTQUAL_SYSTEMS", raising=False)
+    monkeypatch.setenv("VIRTQUAL_SITE", str(tmp_path))
     (tmp_path / "mysite.py").write_text(f"system = {example!r}\n")
     settings = {"use_login_shell": True, "resolve_module_conflicts": False, "target_systems": ["example"]}
     assert configuration.configuration(tmp_path)["general"][1:] == [settings]

@@ -106,6 +106,8 @@ def test_the_store_lies_in_the_site_directory(ask, tmp_path, named):
     assert re.findall(r"^site .* active +(\S+)$", scopes, re.MULTILINE) == [f"{place}/spack/"], scopes
     program = "import spack.store; print(spack.store.STORE.root)"
     assert ask("python", "-c", program, env=env).strip() == f"{place}/stacks/spack/store"
+    ask("config", "--scope", "site", "add", "config:build_jobs:3", env=env)
+    assert "build_jobs: 3" in (place / "spack/config.yaml").read_text(encoding="utf-8")
 
 
 def test_no_other_configuration_counts(ask, tmp_path):
