@@ -73,8 +73,8 @@ def test_a_held_job_that_somebody_cancels_ends_the_session_which_goes_on(site):
     site.plant(seconds=2)
     process = site.start(*ON)
     until(process, " 30/80")
-    held = site.slurm("squeue", "--noheader", "--format=%i %P").split()
-    site.slurm("scancel", held[0])
+    (held, _) = site.slurm("squeue", "--noheader", "--format=%A").split()
+    site.slurm("scancel", held)
     code, said = ended(process)
     assert code == 5, said
     assert "CANCELLED" in said
