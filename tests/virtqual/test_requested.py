@@ -1,6 +1,7 @@
 """What a request names is looked at before a node is asked for, by every command that asks for nodes."""
 
 import json
+import shutil
 
 import pytest
 
@@ -70,6 +71,13 @@ def test_a_number_of_the_system_is_no_mistake_in_the_list(site):
     text = text.replace("check: hpl}", 'check: "stream %threads=4096"}')
     site.add_reference("qualifications/hpc.yaml", text)
     assert site.run(*COMMANDS["qualify"], "--only-check").returncode == 0
+
+
+def test_names_come_before_the_stack(site):
+    shutil.rmtree(site.path / "site/stacks")
+    assert "did you mean stream" in refused(site, "virtqual", "sweep", *ON, "-n", "strem")
+    done = site.run(*COMMANDS["qualify"])
+    assert (done.returncode, "no stack is set up" in site.words(done)) == (5, True)
 
 
 def test_the_stack(site):

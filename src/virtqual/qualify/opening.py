@@ -65,8 +65,11 @@ def prepare(request: Request, screen: Terminal, held: ExitStack) -> Qualificatio
     plan.check_pairs(request)
     system = load_system(request.system)
     _check_policy(request, system)
-    stack = find_stack(request.stack, system)
+    # A misspelt name is told before the stack is built, which takes hours.
+    stack = find_any_stack(request.stack, system)
     entries = requested.list_checks(request, system, stack, choose_class(request.hypervisor_class, system))
+    if stack is None:
+        raise InfrastructureError(manifest.NO_STACK_MESSAGE)
     system = ask_hosts(system)
     check_command(system)
     chosen, earlier, request = settle(request, system)
