@@ -144,6 +144,7 @@ def site(tmp_path: Path) -> Site:
     """Two partitions on a stand-in for Slurm, class kvm, and a stack that has a stand-in for LAMMPS."""
     slurm, own = tmp_path / "slurm", tmp_path / "site"
     slurm.mkdir()
+    (tmp_path / "state").mkdir()
     stack = own / "stacks/fake"
     bench = stack / "bench"
     bench.mkdir(parents=True)
