@@ -39,7 +39,7 @@ def test_partitions_that_may_not_be_compared_are_refused_at_once(site):
 def test_a_stack_that_the_processors_cannot_run_is_refused_before_its_first_run(site):
     (file,) = site.path.glob("*/stacks/fake/manifest.json")
     stack = manifest.load(file)
-    target = manifest.Target(name="x86_64_v9", features=("avx9",))
+    target = manifest.ProcessorTarget(name="x86_64_v9", features=("avx9",))
     programs = tuple(program.model_copy(update={"target": target}) for program in stack.programs)
     stack.model_copy(update={"programs": programs}).write(file.parent)
     done = site.virtqual(*ON)

@@ -12,7 +12,7 @@ from virtqual.preflight.finding import ORDER, Action, Finding
 from virtqual.preflight.policy import Policy
 from virtqual.preflight.rules import RULES, Scope, Studied, UnseenError
 from virtqual.runs import Run
-from virtqual.stack.manifest import Target
+from virtqual.stack.manifest import ProcessorTarget
 
 
 def compare(
@@ -20,7 +20,7 @@ def compare(
     virtual: Identity,
     policy: Policy,
     hypervisor_class: str,
-    targets: Sequence[Target] = (),
+    targets: Sequence[ProcessorTarget] = (),
 ) -> list[Finding]:
     """Return all differences of a virtual node from a native one, those that refuse first.
 

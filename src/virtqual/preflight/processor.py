@@ -10,7 +10,7 @@ from virtqual.files.wording import list_names
 from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import Identity, NotObservable, seen
 from virtqual.preflight.rules import Found, Limits, differs, report_unseen, require, rule, sides
-from virtqual.stack.manifest import Target
+from virtqual.stack.manifest import ProcessorTarget
 
 
 @rule("nodes", "hypervisor-stated")
@@ -73,7 +73,7 @@ def cpu_features(native: Identity, virtual: Identity, limits: Limits) -> Found:
 
 @rule("stack", "stack-target")
 def stack_target(
-    native: Identity, virtual: Identity, targets: Sequence[Target], limits: Limits
+    native: Identity, virtual: Identity, targets: Sequence[ProcessorTarget], limits: Limits
 ) -> Iterator[str | NotObservable]:
     """A program ends by SIGILL at the first instruction that the processor lacks."""
     for side, node in sides(native, virtual):

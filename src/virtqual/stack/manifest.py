@@ -25,7 +25,7 @@ FILE = "manifest.json"
 NO_STACK_MESSAGE = "no stack is set up: ci/setup sets up the registry stack, ci/build-stack Spack's"
 
 
-class Target(BaseModel):
+class ProcessorTarget(BaseModel):
     """The processors that a program was compiled for: Spack's name, and instructions that they must have."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -55,7 +55,7 @@ class Program(BaseModel):
     modules: tuple[str, ...] = ()  # environment modules that its runs load, in this order
     data: dict[str, Path] = {}  # other programs, input files and directories by name
     sums: dict[str, str] = {}  # checksums of `data` by the same names
-    target: Target | None = None  # None if it is not known
+    target: ProcessorTarget | None = None  # None if it is not known
     purl: str | None = None  # the package URL of its package
 
     @classmethod
@@ -101,7 +101,7 @@ class Manifest(BaseModel):
         return sorted({feature for program in self.programs for feature in program.features})
 
     @property
-    def targets(self) -> tuple[Target, ...]:
+    def targets(self) -> tuple[ProcessorTarget, ...]:
         """The known targets of its programs, each once."""
         return tuple(dict.fromkeys(program.target for program in self.programs if program.target))
 

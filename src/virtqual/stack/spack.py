@@ -15,7 +15,7 @@ from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import execute
 from virtqual.stack import manifest, sbom
 from virtqual.stack.loaded import is_decisive
-from virtqual.stack.manifest import Manifest, Program, Target, find_libraries, load_recipe
+from virtqual.stack.manifest import Manifest, ProcessorTarget, Program, find_libraries, load_recipe
 
 NAME, FILE = "spack", "programs.yaml"
 
@@ -171,14 +171,14 @@ def _describe_program(
     )
 
 
-def _find_target(target: str | dict[str, Any]) -> Target:
+def _find_target(target: str | dict[str, Any]) -> ProcessorTarget:
     """Return a package's target: Spack describes one of a vendor, and only names x86_64_v3 and the like."""
     if isinstance(target, str):
-        return Target(name=target, features=load_recipe(FILE)["targets"].get(target, ()))
-    return Target(name=target["name"], features=tuple(filter(is_decisive, target["features"])))
+        return ProcessorTarget(name=target, features=load_recipe(FILE)["targets"].get(target, ()))
+    return ProcessorTarget(name=target["name"], features=tuple(filter(is_decisive, target["features"])))
 
 
-def _choose_openblas_kernel(libraries: Iterable[Path], target: Target) -> dict[str, str]:
+def _choose_openblas_kernel(libraries: Iterable[Path], target: ProcessorTarget) -> dict[str, str]:
     """Return the variable that selects OpenBLAS's kernel for a target's instructions, if there is one."""
     if not any(library.name.startswith("libopenblas") for library in libraries):
         return {}

@@ -8,7 +8,7 @@ from virtqual.identity import host as hosts
 from virtqual.preflight.compare import apply_rules, compare, compare_runs
 from virtqual.preflight.rules import RULES
 from virtqual.session import judge as judging
-from virtqual.stack.manifest import Target, load_recipe
+from virtqual.stack.manifest import ProcessorTarget, load_recipe
 
 HOST = {"accelerator": "esxi", "numa_nodes": 2, "cpus_per_node": 4, "vcpus": 8, "smt": "on"}
 ONE_NODE = {r"^/sys/devices/system/node/node1/.*\n": "", r"(node0/cpulist):.*": r"\1:0-7"}
@@ -237,7 +237,7 @@ def test_programs_that_a_processor_cannot_run_are_refused(native, virtual, targe
     features = load_recipe("programs.yaml")["targets"]
     flags = [{r"(flags\t\t:).*": rf"\1 {' '.join(features[level])}"} for level in (native, virtual)]
     nodes = node("bare", **flags[0]), node("guest", **flags[1])
-    targets = [Target(name=target, features=features[target])]
+    targets = [ProcessorTarget(name=target, features=features[target])]
     findings = compare(*nodes, judging.policy(), "emulated", targets)
     refusals = [finding for finding in findings if finding.item == "stack-target"]
     assert {finding.action for finding in refusals} == ({"refuse"} if says else set())

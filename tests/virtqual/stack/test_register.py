@@ -40,7 +40,7 @@ def test_the_target_says_which_instructions_are_needed(fake, environment, tmp_pa
     fake.write()
     stack = register(environment, tmp_path / "stack")
     stream, osu = find_program(stack, "stream"), find_program(stack, "osu")
-    assert stream.target == manifest.Target(name="zen4", features=("avx", "avx2", "avx512f"))
+    assert stream.target == manifest.ProcessorTarget(name="zen4", features=("avx", "avx2", "avx512f"))
     assert osu.target.name == "x86_64_v3"
     assert {"avx2", "fma"} < set(osu.target.features)
     kernels = [program.env["OPENBLAS_CORETYPE"] for program in (stream, osu)]
