@@ -44,6 +44,13 @@ def pytest_configure(config):
         sys.addaudithook(audit)
 
 
+@pytest.fixture(autouse=True)
+def own_site_directory(request, tmp_path_factory, monkeypatch):
+    """Keep tests out of the checkout's site directory, but for those that run the stacks in it."""
+    if not any(request.node.get_closest_marker(name) for name in ("cluster", "centre", "slow")):
+        monkeypatch.setenv("VIRTQUAL_SITE", str(tmp_path_factory.mktemp("site")))
+
+
 @cache
 def read_items() -> list[dict]:
     """Return the items of the project's preflight."""

@@ -200,8 +200,6 @@ def test_a_name_that_nothing_has_is_named_with_similar_ones(tmp_path, monkeypatc
 )
 def test_a_mistake_on_the_command_line_is_told_in_plain_words(tmp_path, monkeypatch, command, says):
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path / "state"))
-    (tmp_path / "site").mkdir()
-    monkeypatch.setenv("VIRTQUAL_SITE", str(tmp_path / "site"))
     done = run(*command)
     # Typer draws a frame around its own messages.
     assert (done.exit_code, says in " ".join(done.output.replace("│", " ").split())) == (2, True), done.output
