@@ -53,6 +53,7 @@ def place(tmp_path, monkeypatch):
     (references / "inputs").mkdir(parents=True)
     (web / "case.tar.gz").write_bytes(archive())
     monkeypatch.setenv("VIRTQUAL_ROOT", str(tmp_path))
+    monkeypatch.delenv("VIRTQUAL_SITE")
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(web)))
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     declarations.load_all.cache_clear()

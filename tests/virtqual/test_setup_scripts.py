@@ -171,7 +171,9 @@ def build(run, checkout, tmp_path):
     write_program(checkout / ".venv/bin/virtqual", '#!/bin/sh\necho "virtqual $*" >> commands\n')
 
     def build(*arguments, git=tmp_path / "git"):
-        done = run("build-stack", *arguments, FAKE_PIP="0", VIRTQUAL_GIT=str(git), SPACK_ROOT="")
+        done = run(
+            "build-stack", *arguments, FAKE_PIP="0", VIRTQUAL_GIT=str(git), SPACK_ROOT="", VIRTQUAL_SITE=""
+        )
         commands = checkout / "commands"
         lines = commands.read_text().splitlines() if commands.exists() else []
         commands.unlink(missing_ok=True)
