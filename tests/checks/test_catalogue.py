@@ -24,17 +24,20 @@ SHARING = {"nodes_of_hosts": {"host": [f"cloud-{k}" for k in range(1, 5)]}, "mem
 
 
 # What `-t` selects by (docs/checks.md).
-TOPICS, SCOPES = {"memory", "mpi", "rdma", "linpack", "app"}, {"quick", "full"}
+TOPICS, SCOPES = {"memory", "noise", "storage", "mpi", "rdma", "linpack", "app"}, {"quick", "full"}
 FEATURES = (
     "stream", "memory-bandwidth", "mpi-latency", "mpi-bandwidth", "osu", "perftest", "hpcc", "xhpl", "npb",
     "lammps", "namd", "wrf-ideal", "wrf-real", "milc", "stress-ng",
+    "pointer-chase", "fixed-work", "fio",
 )  # fmt: skip
 
 
 def test_every_entry_is_described_and_found_by_topic_and_scope(site):
     make_stack(site, "all", make_program(Path("/bin/true"), "all", "1", features=FEATURES))
     env = {"FAKE_NODES": "2", "FAKE_NUMA": "2", "FAKE_FEATURES_bare": "rdma", "FAKE_FEATURES_cloud": "rdma"}
-    env |= {"FAKE_CPUS_cloud": "4", "FAKE_CPUS_bare": "8", "FAKE_EXTRAS_cloud": json.dumps(SHARING)}
+    env |= {"FAKE_CPUS_cloud": "4", "FAKE_CPUS_bare": "8"}
+    scratch = {"scratch": "/scratch"}
+    env |= {"FAKE_EXTRAS_cloud": json.dumps(SHARING | scratch), "FAKE_EXTRAS_bare": json.dumps(scratch)}
     done = site.run("reframe", "--mode=full", *CHECKS, "-L", **env)
     assert done.returncode == 0, outcome(done)
     entries = re.findall(r"^- (\w+).*\n    (.*)\n    tags: (.*)\n", done.stdout, re.MULTILINE)

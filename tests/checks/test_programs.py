@@ -17,7 +17,8 @@ QUALIFY = ("qualify", "--system", "testsite", "--stack", "micro", "--full")
 @pytest.fixture
 def equipped(site):
     """A second stack on the site, with stand-ins for the programs."""
-    stream, stress_ng = (copy_stand_in(site, "micro", name) for name in ("stream", "stress-ng"))
+    names = ("stream", "stress-ng", "pointer_chase", "fixed_work", "fio")
+    stream, stress_ng, pointer_chase, fixed_work, fio = (copy_stand_in(site, "micro", name) for name in names)
     osu = {name: copy_stand_in(site, "micro", "osu", name) for name in OSU}
     make_stack(
         site,
@@ -26,6 +27,9 @@ def equipped(site):
         make_program(osu["osu_latency"], "osu", "7.4", data=osu),
         make_program(stream, "npb", "3.4.3"),
         make_program(stress_ng, "stress-ng", "0.15.06"),
+        make_program(pointer_chase, "pointer-chase", "1.0"),
+        make_program(fixed_work, "fixed-work", "1.0"),
+        make_program(fio, "fio", "3.33"),
     )
     return site
 
@@ -75,6 +79,37 @@ def test_a_stressor_that_did_less_or_is_of_another_version_than_it_was_asked_for
     assert done.returncode != 0
     assert re.search(r"operations \d+9, asked for \d+00", outcome(done)), outcome(done)
     assert "version '0.15.06', asked for '0.18.02'" in outcome(done), outcome(done)
+
+
+def test_memory_latency_is_judged_by_working_set_if_both_sides_got_the_same_pages(equipped):
+    equipped.fault("fault.thp.cloud")
+    done = equipped.reframe("-n", "^memory_latency", "-S", "scope=full", checks="memory_latency.py")
+    assert done.returncode != 0
+    assert "WITHIN memory_latency@4K pages" in done.stdout, outcome(done)
+    assert "INVALID memory_latency@THP pages" in done.stdout
+    assert re.search(r"share in huge pages is [01]\b.*, [01]\b", outcome(done)), outcome(done)
+    assert read_values(equipped)["memory_latency_65536"] == pytest.approx(2, rel=0.03)
+
+
+def test_rare_interruptions_of_vms_are_over_although_the_mean_is_not(equipped):
+    equipped.fault("slow.cloud", "1.3")
+    done = equipped.reframe("-n", "^noise", checks="noise.py")
+    assert done.returncode != 0
+    assert re.search(r"(WITHIN|UNDECIDED) work_mean@", done.stdout), outcome(done)
+    assert re.search(r"OVER work_tail@\d+ cores?: .*from 10 to 1000 pieces", done.stdout), outcome(done)
+
+
+def test_storage_is_judged_below_the_stated_directory_and_nothing_is_left_there(equipped):
+    scratch = equipped.path / "scratch"
+    scratch.mkdir()
+    equipped.fault("slow.cloud", "2")
+    extras = json.dumps({"scratch": str(scratch)})
+    env = {"FAKE_EXTRAS_bare": extras, "FAKE_EXTRAS_cloud": extras}
+    done = equipped.reframe("-n", "^storage.*direct", "-S", "scope=full", checks="storage.py", **env)
+    assert done.returncode != 0
+    for metric in ("random_read", "random_write", "read", "write", "sync", "sync_p99"):
+        assert f"OVER storage_{metric}@direct" in done.stdout, outcome(done)
+    assert list(scratch.iterdir()) == []
 
 
 @pytest.mark.skipif(os.cpu_count() == 1, reason="one CPU has no second hardware thread")

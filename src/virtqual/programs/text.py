@@ -106,3 +106,18 @@ def replace_values(
         if count != 1:
             raise InfrastructureError(f"{file} has {count} entries {name}: expected one")
     return text
+
+
+def check_lines(program: str, text: str) -> None:
+    """Raise OutputError unless the last line has the checksum of the lines before it (FNV-1a, 32 bits).
+
+    Examples
+    --------
+    >>> check_lines("program", "a\\nend 2524c6d2\\n")
+    """
+    end = single(program, r"^end ([0-9a-f]{8})\s*\Z", text, "last line")
+    checksum = 2166136261
+    for byte in text[: end.start()].encode("utf-8", "replace"):
+        checksum = (checksum ^ byte) * 16777619 % 2**32
+    if checksum != int(end[1], 16):
+        raise OutputError(program, "its lines are not those of its checksum")

@@ -33,6 +33,7 @@ from virtqual.references.published import Claim, PublishedCase, Study, load_stud
 from virtqual.report import plots
 from virtqual.report.comparison import ComparedSeries, compare, differing, letters, shared
 from virtqual.report.identity import describe
+from virtqual.report.projection import Loss, project_noise
 from virtqual.report.terminal import describe_head, format_duration
 from virtqual.runs import Run
 from virtqual.session.judge import admitted_of
@@ -188,6 +189,7 @@ class Row:
     axis: str
     raw: str
     claims: list[str]
+    losses: list[dict[Side, Loss]]
 
     @property
     def direction(self) -> str:
@@ -223,10 +225,11 @@ def _content(session: Session) -> dict[str, Any]:
     verdicts = sorted(session.verdicts, key=_excess, reverse=True)
     forest = plots.draw_forest(verdicts, BAR)
     began = min((run.start for run in session.runs), default=0.0)
-    rows = [
-        _make_row(number, verdict, series.get(verdict.series), checks.get(verdict.series, ""), bar, began)
-        for number, (verdict, bar) in enumerate(zip(verdicts, forest.bars, strict=True), 1)
-    ]
+    runs = {run.check: run for run in session.runs}
+    rows = []
+    for number, (verdict, bar) in enumerate(zip(verdicts, forest.bars, strict=True), 1):
+        run = runs.get(checks.get(verdict.series, ""))
+        rows.append(_make_row(number, verdict, series.get(verdict.series), run, bar, began))
     judged = {run.check for run in session.runs for result in run.results if result.series in series}
     first = {side: next((run for run in session.runs if run.side == side), None) for side in SIDES}
     facts = _list_facts(session)
@@ -259,12 +262,13 @@ def _excess(verdict: Verdict) -> tuple[bool, float]:
 
 
 def _make_row(
-    number: int, verdict: Verdict, series: Series | None, check: str, bar: plots.Bar | None, began: float
+    number: int, verdict: Verdict, series: Series | None, run: Run | None, bar: plots.Bar | None, began: float
 ) -> Row:
+    check = run.check if run else ""
     claims = [entry for entry in _load_claims() if entry[2].metric == verdict.metric]
     described = [_describe_claim(*entry, verdict.better) for entry in claims]
     if series is None or not series.pairs:
-        return Row(number, verdict, check, bar, None, None, None, "", "", described)
+        return Row(number, verdict, check, bar, None, None, None, "", "", described, [])
     curve, ratios = None, None
     if series.points and series.valid:
         curve = _draw_values(series)
@@ -281,6 +285,7 @@ def _make_row(
         axis=f"{series.metric.axis}, {series.metric.axis_unit}" if series.points else "",
         raw=_format_runs(series, began),
         claims=described,
+        losses=project_noise(series, run) if run else [],
     )
 
 

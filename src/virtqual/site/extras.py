@@ -59,6 +59,10 @@ class PartitionExtras(BaseModel):
     llc_bytes: Count
     scale: Literal["small", "standard"]
     numa_nodes: Count = 1
+    #: A directory of the storage that is measured; virtqual writes below it alone, and removes what it wrote.
+    scratch: Annotated[str, Field(pattern=r"^/[\w./+-]*$")] | None = None
+    #: Sizes of pages that the nodes reserve (hugetlb), such as ``1G``.
+    hugetlb: tuple[Literal["2M", "1G"], ...] = ()
     node_interleaving: Literal["on", "off"] | None = None
     link_gbit: LinkRate | None = None
     mpi_options: tuple[str, ...] = ()

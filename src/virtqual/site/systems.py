@@ -54,6 +54,7 @@ _TYPE_WORDS = {
 _REASONS_FOR_SAME_KEYS = {
     "llc_bytes": "state what the hardware has, the same for both",
     "scale": "sizes follow from it, and problems of two sizes are no pair",
+    "hugetlb": "a side without reserved pages would run with others",
     "node_interleaving": "both run on the same hardware; two settings of the firmware are two sessions",
     "hpl": "problems of two sizes are no pair",
     "run_seconds": "both sides start a program equally often in a run",

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from virtqual import paths
 from virtqual.errors import InfrastructureError
 from virtqual.files import execute
 from virtqual.stack import manifest, sbom
@@ -38,7 +39,10 @@ class InstallPlan:
 
 def compute_pins() -> str:
     """Return the identity of the recipe: a stack of another recipe is set up again."""
-    return hashlib.sha256(repr(load_recipe(FILE)).encode()).hexdigest()[:16]
+    recipe = load_recipe(FILE)
+    sources = [program["source"] for program in recipe["programs"].values() if "source" in program]
+    texts = [(paths.root() / source).read_text(encoding="utf-8") for source in sources]
+    return hashlib.sha256(repr((recipe, texts)).encode()).hexdigest()[:16]
 
 
 def plan(stacks: Path, extra_packages: tuple[str, ...] = (), *, stack: bool = True) -> InstallPlan:
@@ -108,6 +112,11 @@ def write_manifest(stacks: Path) -> Manifest:
     alias = prefix / "lib/libmpich.so.12"
     if not alias.exists():
         alias.symlink_to("libmpi.so.12")
+    for entry in recipe["programs"].values():
+        if "source" in entry:
+            source, path = paths.root() / entry["source"], entry["path"].format(**places)
+            command = ["tcc", "-pthread", "-o", path, str(source)]
+            execute.run_checked(command, f"tcc could not compile {source}")
     versions = dict(wheel.split("==") for wheel in recipe["wheels"])
     stack = Manifest(
         name=NAME,
@@ -145,6 +154,10 @@ def _describe_program(
             raise InfrastructureError(f"the package {package!r} is not installed; {setup} installs it")
         origin = f"distribution package {package}"
         purl = sbom.purl(f"deb/{platform.freedesktop_os_release()['ID']}", package, version)
+    elif source := entry.get("source"):
+        version = entry["version"]
+        origin = f"compiled from {source}"
+        purl = None
     else:
         version = versions[entry["wheel"]]
         origin = f"PyPI wheel {entry['wheel']}"

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from virtqual.programs import (
+    fio,
+    fixed_work,
     hpcc,
     hpl,
     lammps,
@@ -23,6 +25,7 @@ from virtqual.programs import (
     npb,
     osu,
     perftest,
+    pointer_chase,
     stream,
     stress_ng,
     wrf,
@@ -32,6 +35,8 @@ OUTPUTS = Path(__file__).parents[2] / "outputs"
 PERFTEST = partial(perftest.parse, first=2, last=2**23)
 
 PARSERS: dict[str, Callable[[str], object]] = {
+    "fio.out": fio.parse,
+    "fixed_work.out": fixed_work.parse,
     "hpcc.out": hpcc.parse,
     "hpl.detailed.out": hpl.parse,
     "hpl.out": hpl.parse,
@@ -59,6 +64,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "perftest.read_lat-each.out": partial(perftest.parse_each, sizes=(2, 64, 1024, 4096, 16384, 65536)),
     "perftest.send_lat.out": PERFTEST,
     "perftest.write_bw.out": PERFTEST,
+    "pointer_chase.out": pointer_chase.parse,
     "stream.5-9.out": stream.parse,
     "stream.out": stream.parse,
     "stress-ng.0-19.out": stress_ng.parse,

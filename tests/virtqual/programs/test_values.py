@@ -11,6 +11,7 @@ from virtqual.programs.hpcc import HpccRun
 from virtqual.programs.hpl import HplRun
 from virtqual.programs.likwid import LikwidRun
 from virtqual.programs.npb import NpbRun
+from virtqual.programs.pointer_chase import WorkingSet
 from virtqual.programs.stress_ng import StressNgRun
 from virtqual.programs.text import OutputError, check_product, number
 
@@ -34,6 +35,29 @@ ROOT = Path(__file__).parents[3]
 )
 def test_a_small_report_is_read_exactly(name, run):
     assert parse(name) == run
+
+
+def test_pointer_chase_is_read_exactly():
+    run = parse("pointer_chase.out")
+    assert (run.version, run.pages, len(run.sets)) == ("1.0", "4K", 7)
+    assert run.sets[-1] == WorkingSet(size=2**26, loads=2**17, time=458.269, page=4096, huge=0)
+
+
+def test_fio_is_read_exactly():
+    run = parse("fio.out")
+    assert run.version == "fio-3.33"
+    assert run.jobs["random_read"].operations == 10823.588206
+    assert run.jobs["write"].bandwidth == 1726.326921
+    assert (run.jobs["sync"].sync, run.jobs["sync"].sync_p99) == (4014.08, 13434.88)
+    assert (run.jobs["read"].sync, run.jobs["read"].runtime) == (None, 2.008)
+
+
+def test_fixed_work_is_read_exactly():
+    run = parse("fixed_work.out")
+    assert (run.version, run.steps, run.pieces) == ("1.0", 40_000, 1_000)
+    assert run.means == {0: 472.589, 1: 351.521}
+    assert list(run.exceeded) == [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000]
+    assert (run.exceeded[1], run.exceeded[2000]) == (55.773, 48099.306)
 
 
 @pytest.mark.parametrize(
@@ -298,6 +322,11 @@ def test_two_runs_in_one_file_are_refused(name):
         ("osu.latency.out", "(us)", "(ms)", "unknown"),
         ("osu.latency.out", " 2.05\n", " 2.05  1\n", "line 22 has 2 columns"),
         ("osu.5-6.out", "2.17        1000", "2.17       1.000", "'1.000' is not a whole number"),
+        ("fio.out", '"error" : 0', '"error" : 28', "job random_read failed: No space left on device"),
+        ("fio.out", '"iops" : 10823.588206', '"iops" : 1082.588206', "a second in 2.001 s are not 21658"),
+        ("fixed_work.out", "cpus 2", "cpus 3", "not those of its checksum"),
+        ("pointer_chase.out", "6.813", "6.819", "not those of its checksum"),
+        ("pointer_chase.out", "\nend 3fd868a8", "", "last line"),
         ("stress-ng.vm.out", "0.15.06", "0.14.03", "line 'stress-ng-version'"),
         ("stress-ng.fork.out", "\n...\n", "\n", "end of the file"),
         ("hpl.out", "     0 tests completed and failed", "     1 tests completed and failed", "1 failed"),

@@ -1,0 +1,86 @@
+"""Storage (fio): requests of programs that wait for a disk or a file system, in a directory of the node."""
+
+from virtqual.programs import fio
+from virtqual.programs.text import OutputError
+from virtqual.runs import Result
+
+from . import counts, overhead
+from .asked import as_asked
+from .base import Measurement
+
+#: Options of the jobs, which run one after the other on one file.
+JOBS = {
+    "random_read": "--rw=randread --bs=4k --ioengine=libaio --iodepth=16",
+    "random_write": "--rw=randwrite --bs=4k --ioengine=libaio --iodepth=16",
+    "read": "--rw=read --bs=1M --ioengine=libaio --iodepth=4",
+    "write": "--rw=write --bs=1M --ioengine=libaio --iodepth=4",
+    "sync": "--rw=write --bs=4k --ioengine=psync --fdatasync=1",
+}
+FILE_MIB, JOB_SECONDS = {"small": 64, "standard": 4096}, {"small": 2, "standard": 15}
+
+
+@overhead.simple_test
+class storage(Measurement):
+    """One process, in a new directory below `extras.scratch`, which is removed in the end."""
+
+    descr = "storage: random and sequential requests, and syncs"
+    feature = "fio"
+    repeats = False
+    cache = parameter(["direct", "buffered"], loggable=True)
+    tags = {"storage", "full"}
+
+    @classmethod
+    def explain_unfit(cls, case):
+        """Return why it cannot run: no directory is stated."""
+        if not all(partition.extras.get("scratch") for partition in counts.compared_partitions()):
+            return super().explain_unfit(case) or "needs extras.scratch in both partitions"
+        return super().explain_unfit(case)
+
+    def arrange(self):
+        """Write the file, then run the jobs; the directory goes whatever happens."""
+        scale = self.partition_extras["scale"]
+        self.job_seconds = JOB_SECONDS[scale]
+        self.common = {
+            "filename": "virtqual.fio",
+            "size": f"{FILE_MIB[scale]}M",
+            "direct": "1" if self.cache == "direct" else "0",
+            "runtime": str(self.job_seconds),
+        }
+        options = [f"--{name}={value}" for name, value in self.common.items()]
+        self.executable_opts = ["--output-format=json", "--output=fio.json", "--time_based", *options]
+        self.executable_opts.append('--directory="$virtqual_scratch"')
+        for name, job in JOBS.items():
+            self.executable_opts += [f"--name={name}", "--stonewall", job]
+        scratch = self.partition_extras["scratch"]
+        self.prerun_cmds += [
+            f"virtqual_scratch=$(mktemp -d {scratch}/virtqual-XXXXXX)",
+            "trap 'rm -rf \"$virtqual_scratch\"' EXIT",
+        ]
+
+    def read(self):
+        """Assert options and times of all jobs; then take their rates and the times of a sync."""
+        run = fio.parse(self.stage_text("fio.json"))
+        asked = {
+            name: dict(option.removeprefix("--").split("=") for option in job.split())
+            for name, job in JOBS.items()
+        }
+        common = {key: value for key, value in run.options.items() if key in self.common}
+        jobs = {
+            name: {key: value for key, value in job.options.items() if key not in ("name", "stonewall")}
+            for name, job in run.jobs.items()
+        }
+        as_asked("fio", options=(common, self.common), jobs=(jobs, asked))
+        if short := [name for name, job in run.jobs.items() if job.runtime < 0.9 * self.job_seconds]:
+            raise OutputError("fio", f"jobs ended early: {', '.join(short)}")
+        sync = run.jobs["sync"]
+        if sync.sync is None:
+            raise OutputError("fio", "the times of the syncs are missing")
+        values = {
+            "storage_random_read": run.jobs["random_read"].operations,
+            "storage_random_write": run.jobs["random_write"].operations,
+            "storage_read": run.jobs["read"].bandwidth,
+            "storage_write": run.jobs["write"].bandwidth,
+            "storage_sync": sync.sync,
+            "storage_sync_p99": sync.sync_p99,
+        }
+        return [Result.scalar(metric, self.cache, value) for metric, value in values.items()]

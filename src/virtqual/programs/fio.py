@@ -1,0 +1,98 @@
+"""fio 3.x: jobs that run one after the other, from its JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from virtqual.programs.text import OutputError
+
+NAME = "fio"
+_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class FioJob:
+    """One job: its options, and what its reads or writes came to.
+
+    Attributes
+    ----------
+    operations
+        Reads or writes a second.
+    bandwidth
+        MB/s (10^6 bytes).
+    runtime
+        s
+    sync, sync_p99
+        Median time of a sync, and the time that one in 100 exceeds, us; None if the job makes none.
+    """
+
+    options: dict[str, str]
+    operations: float
+    bandwidth: float
+    runtime: float
+    sync: float | None
+    sync_p99: float | None
+
+
+@dataclass(frozen=True)
+class FioRun:
+    """One run of several jobs by name, with the options that all have."""
+
+    version: str
+    options: dict[str, str]
+    jobs: dict[str, FioJob]
+
+
+def parse(text: str) -> FioRun:
+    """Read the JSON of a run; numbers that contradict each other are refused."""
+    try:
+        # Notes of a running fio may precede the document.
+        document = json.loads(text[text.index("{") :], object_pairs_hook=_make_object)
+        jobs = {job["jobname"]: _read_job(job) for job in document["jobs"]}
+        version, options = document["fio version"], _read_options(document["global options"])
+    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
+        if isinstance(error, OutputError):
+            raise
+        raise OutputError(NAME, f"it is not the JSON of a whole run ({error})") from None
+    if len(jobs) != len(document["jobs"]):
+        raise OutputError(NAME, "two jobs have one name")
+    return FioRun(version, options, jobs)
+
+
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise OutputError(NAME, "a key stands twice")
+    return values
+
+
+def _read_job(job: dict[str, Any]) -> FioJob:
+    name = job["jobname"]
+    if error := job["error"]:
+        raise OutputError(NAME, f"job {name} failed: {os.strerror(error)}")
+    side = job["read"] if "read" in job["job options"]["rw"] else job["write"]
+    runtime = side["runtime"] / 1000
+    for label, total, rate in (
+        ("operations", side["total_ios"], side["iops"]),
+        ("bytes", side["io_bytes"], side["bw_bytes"]),
+    ):
+        # The first requests in flight may be counted in the rate alone.
+        if not total > 0 or abs(rate * runtime / total - 1) > max(_TOLERANCE, 70 / side["total_ios"]):
+            raise OutputError(NAME, f"job {name}: {rate} {label} a second in {runtime} s are not {total}")
+    options = _read_options(job["job options"])
+    if not job["sync"].get("lat_ns", {}).get("percentile"):
+        return FioJob(options, side["iops"], side["bw_bytes"] / 1e6, runtime, None, None)
+    median, p99 = (job["sync"]["lat_ns"]["percentile"][key] / 1000 for key in ("50.000000", "99.000000"))
+    if not 0 < median <= p99 < math.inf:
+        raise OutputError(NAME, f"job {name}: half of the syncs take {median} us, 99 % {p99} us")
+    return FioJob(options, side["iops"], side["bw_bytes"] / 1e6, runtime, median, p99)
+
+
+def _read_options(options: dict[str, Any]) -> dict[str, str]:
+    if not all(isinstance(value, str) for value in options.values()):
+        raise OutputError(NAME, f"an option is no text: {options}")
+    return options
