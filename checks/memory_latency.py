@@ -28,8 +28,7 @@ class memory_latency(Measurement):
     descr = "memory latency by working set"
     feature = "pointer-chase"
     pages = parameter(list(PAGES), loggable=True)
-    quick = {"pages": ("4K",)}
-    tags = {"memory", "quick", "full"}
+    tags = {"memory", "full"}
 
     @classmethod
     def explain_unfit(cls, case):

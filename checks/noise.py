@@ -20,7 +20,7 @@ class noise(Measurement):
     descr = "noise: times of a fixed piece of work"
     feature = "fixed-work"
     repeats = False
-    tags = {"noise", "quick", "full"}
+    tags = {"noise", "full"}
 
     def arrange(self):
         """One task with all cores."""
