@@ -24,7 +24,7 @@ STEPS = 4000
 
 @dataclass(frozen=True)
 class Loss:
-    """Share of the time that a program on `nodes` nodes would lose: its mean, and the range over the runs.
+    """By which share a program on `nodes` nodes would take longer: the mean, and the range over the runs.
 
     `is_bound`: a piece that is rarer than those that were measured decides, so that the loss is larger.
     """
