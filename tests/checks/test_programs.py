@@ -93,7 +93,7 @@ def test_memory_latency_is_judged_by_working_set_if_both_sides_got_the_same_page
 
 def test_rare_interruptions_of_vms_are_over_although_the_mean_is_not(equipped):
     equipped.fault("slow.cloud", "1.3")
-    done = equipped.reframe("-n", "^noise", "-S", "scope=full", checks="noise.py")
+    done = equipped.reframe("-n", "^os_noise", "-S", "scope=full", checks="os_noise.py")
     assert done.returncode != 0
     assert re.search(r"(WITHIN|UNDECIDED) work_mean@", done.stdout), outcome(done)
     assert re.search(r"OVER work_tail@\d+ cores?: .*from 10 to 1000 pieces", done.stdout), outcome(done)

@@ -14,7 +14,7 @@ MAX_ONE_IN = 100_000
 
 
 @overhead.simple_test
-class noise(Measurement):
+class os_noise(Measurement):
     """One thread a core, once a run: a mean of repetitions would hide the rare disturbance."""
 
     descr = "noise: times of a fixed piece of work"
