@@ -33,7 +33,7 @@ from virtqual.references.published import Claim, PublishedCase, Study, load_stud
 from virtqual.report import plots
 from virtqual.report.comparison import ComparedSeries, compare, differing, letters, shared
 from virtqual.report.identity import describe
-from virtqual.report.projection import Loss, project_noise
+from virtqual.report.projection import Slowdown, project_noise
 from virtqual.report.terminal import describe_head, format_duration
 from virtqual.runs import Run
 from virtqual.session.judge import admitted_of
@@ -189,7 +189,7 @@ class Row:
     axis: str
     raw: str
     claims: list[str]
-    losses: list[dict[Side, Loss]]
+    slowdowns: list[dict[Side, Slowdown]]
 
     @property
     def direction(self) -> str:
@@ -285,7 +285,7 @@ def _make_row(
         axis=f"{series.metric.axis}, {series.metric.axis_unit}" if series.points else "",
         raw=_format_runs(series, began),
         claims=described,
-        losses=project_noise(series, run) if run else [],
+        slowdowns=project_noise(series, run) if run else [],
     )
 
 

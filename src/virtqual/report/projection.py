@@ -23,10 +23,10 @@ STEPS = 4000
 
 
 @dataclass(frozen=True)
-class Loss:
+class Slowdown:
     """By which share a program on `nodes` nodes would take longer: the mean, and the range over the runs.
 
-    `is_bound`: a piece that is rarer than those that were measured decides, so that the loss is larger.
+    `is_bound`: a piece that is rarer than those that were measured decides, so that the slowdown is larger.
     """
 
     nodes: int
@@ -36,8 +36,8 @@ class Loss:
     is_bound: bool
 
 
-def project(one_in: Floats, times: Floats, ranks: int, nodes: int) -> Loss:
-    """Return the loss of a program of `ranks` ranks.
+def project(one_in: Floats, times: Floats, ranks: int, nodes: int) -> Slowdown:
+    """Return the slowdown of a program of `ranks` ranks.
 
     Parameters
     ----------
@@ -50,12 +50,14 @@ def project(one_in: Floats, times: Floats, ranks: int, nodes: int) -> Loss:
     # The largest of n uniform numbers is one such number to the power of 1/n; this is how rare its piece is.
     rarity = -1 / np.expm1(np.log(rng.random(STEPS)) / ranks)
     slowest = [np.interp(np.log(rarity), np.log(one_in), run).mean() for run in times]
-    losses = np.array(slowest) / times[:, 0] - 1
-    return Loss(nodes, float(losses.mean()), float(losses.min()), float(losses.max()), ranks > one_in[-1])
+    shares = np.array(slowest) / times[:, 0] - 1
+    return Slowdown(
+        nodes, float(slowdowns.mean()), float(slowdowns.min()), float(slowdowns.max()), ranks > one_in[-1]
+    )
 
 
-def project_noise(series: Series, run: Run) -> list[dict[Side, Loss]]:
-    """Return the losses of both sides by number of nodes like those of the run; none if it is no noise."""
+def project_noise(series: Series, run: Run) -> list[dict[Side, Slowdown]]:
+    """Return the slowdowns of both sides by number of nodes like those of the run; none if it is no noise."""
     topology = next((identity.topology for identity in run.identity.values()), None)
     is_noise = series.metric.name == METRIC and len(series.valid) > 0
     if not (is_noise and topology and seen(topology.used) and seen(topology.threads_used)):
