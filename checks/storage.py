@@ -10,11 +10,11 @@ from .base import Measurement
 
 #: Options of the jobs, which run one after the other on one file.
 JOBS = {
-    "random_read": "--rw=randread --bs=4k --ioengine=libaio --iodepth=16",
-    "random_write": "--rw=randwrite --bs=4k --ioengine=libaio --iodepth=16",
-    "read": "--rw=read --bs=1M --ioengine=libaio --iodepth=4",
-    "write": "--rw=write --bs=1M --ioengine=libaio --iodepth=4",
-    "sync": "--rw=write --bs=4k --ioengine=psync --fdatasync=1",
+    "random_read": {"rw": "randread", "bs": "4k", "ioengine": "libaio", "iodepth": "16"},
+    "random_write": {"rw": "randwrite", "bs": "4k", "ioengine": "libaio", "iodepth": "16"},
+    "read": {"rw": "read", "bs": "1M", "ioengine": "libaio", "iodepth": "4"},
+    "write": {"rw": "write", "bs": "1M", "ioengine": "libaio", "iodepth": "4"},
+    "sync": {"rw": "write", "bs": "4k", "ioengine": "psync", "fdatasync": "1"},
 }
 FILE_MIB, JOB_SECONDS = {"small": 64, "standard": 4096}, {"small": 2, "standard": 15}
 
@@ -46,11 +46,10 @@ class storage(Measurement):
             "direct": "1" if self.cache == "direct" else "0",
             "runtime": str(self.job_seconds),
         }
-        options = [f"--{name}={value}" for name, value in self.common.items()]
-        self.executable_opts = ["--output-format=json", "--output=fio.json", "--time_based", *options]
-        self.executable_opts.append('--directory="$virtqual_scratch"')
+        self.executable_opts = ["--output-format=json", "--output=fio.json", "--time_based"]
+        self.executable_opts += [*_list_options(self.common), '--directory="$virtqual_scratch"']
         for name, job in JOBS.items():
-            self.executable_opts += [f"--name={name}", "--stonewall", job]
+            self.executable_opts += [f"--name={name}", "--stonewall", *_list_options(job)]
         scratch = self.partition_extras["scratch"]
         self.prerun_cmds += [
             f"virtqual_scratch=$(mktemp -d {scratch}/virtqual-XXXXXX)",
@@ -60,16 +59,12 @@ class storage(Measurement):
     def read(self):
         """Assert options and times of all jobs; then take their rates and the times of a sync."""
         run = fio.parse(self.stage_text("fio.json"))
-        asked = {
-            name: dict(option.removeprefix("--").split("=") for option in job.split())
-            for name, job in JOBS.items()
-        }
         common = {key: value for key, value in run.options.items() if key in self.common}
         jobs = {
             name: {key: value for key, value in job.options.items() if key not in ("name", "stonewall")}
             for name, job in run.jobs.items()
         }
-        as_asked("fio", options=(common, self.common), jobs=(jobs, asked))
+        as_asked("fio", options=(common, self.common), jobs=(jobs, JOBS))
         if short := [name for name, job in run.jobs.items() if job.runtime < 0.9 * self.job_seconds]:
             raise OutputError("fio", f"jobs ended early: {', '.join(short)}")
         sync = run.jobs["sync"]
@@ -84,3 +79,7 @@ class storage(Measurement):
             "storage_sync_p99": sync.sync_p99,
         }
         return [Result.scalar(metric, self.cache, value) for metric, value in values.items()]
+
+
+def _list_options(options):
+    return [f"--{name}={value}" for name, value in options.items()]
