@@ -40,8 +40,10 @@ class InstallPlan:
 def compute_pins() -> str:
     """Return the identity of the recipe: a stack of another recipe is set up again."""
     recipe = load_recipe(FILE)
-    sources = [program["source"] for program in recipe["programs"].values() if "source" in program]
-    texts = [(paths.root() / source).read_text(encoding="utf-8") for source in sources]
+    sources = [paths.root() / entry["source"] for entry in recipe["programs"].values() if "source" in entry]
+    # A source may include the headers beside it.
+    files = sorted({file for source in sources for file in (source, *source.parent.glob("*.h"))})
+    texts = [file.read_text(encoding="utf-8") for file in files]
     return hashlib.sha256(repr((recipe, texts)).encode()).hexdigest()[:16]
 
 
@@ -145,7 +147,7 @@ def _describe_program(
     path, *libraries = (Path(text.format(**places)) for text in (entry["path"], *entry.get("libraries", ())))
     for file in (path, *libraries):
         if not file.is_file():
-            source = entry.get("package") or entry.get("wheel")
+            source = entry.get("package") or entry.get("wheel") or entry["source"]
             raise InfrastructureError(f"{file} is missing: the stack's {name} comes from {source!r}")
     if package := entry.get("package"):
         version = _read_version(package)

@@ -11,50 +11,18 @@
  * Copyright the virtqual authors.  SPDX-License-Identifier: BSD-3-Clause
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "report.h"
 
 static size_t steps, pieces;
 static volatile uint64_t sink;
-static uint32_t checksum = 2166136261u;
 
 struct worker {
     pthread_t thread;
     int cpu;
     double *times;
 };
-
-static void fail(const char *what, int error)
-{
-    fprintf(stderr, "fixed_work: %s: %s\n", what, strerror(error));
-    exit(1);
-}
-
-static void say(const char *format, ...)
-{
-    char line[256], *c;
-    va_list values;
-    va_start(values, format);
-    vsnprintf(line, sizeof line, format, values);
-    va_end(values);
-    for (c = line; *c; c++)
-        checksum = (checksum ^ (unsigned char)*c) * 16777619u;
-    fputs(line, stdout);
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e6 * t.tv_sec + 1e-3 * t.tv_nsec;
-}
 
 /* xorshift64 (Marsaglia 2003): each step needs the one before, and no memory. */
 static uint64_t work(uint64_t state)
@@ -78,14 +46,14 @@ static void *run(void *argument)
     CPU_ZERO(&cpus);
     CPU_SET(self->cpu, &cpus);
     if (sched_setaffinity(0, sizeof cpus, &cpus))
-        fail("sched_setaffinity", errno);
+        fail("fixed_work", "sched_setaffinity");
     for (i = 0; i < pieces / 10 + 1; i++)
         state = work(state);
     began = now();
     for (i = 0; i < pieces; i++) {
         state = work(state);
         ended = now();
-        self->times[i] = ended - began;
+        self->times[i] = 1e6 * (ended - began);
         began = ended;
     }
     sink = state;
@@ -102,17 +70,17 @@ int main(int count, char **arguments)
     struct worker workers[CPU_SETSIZE];
     size_t total, i, one_in;
     double *times, sum;
-    int cpu, used = 0, error;
+    int cpu, used = 0;
     cpu_set_t cpus;
     if (count != 3 || !(steps = strtoull(arguments[1], NULL, 10)) || !(pieces = strtoull(arguments[2], NULL, 10))) {
         fprintf(stderr, "usage: fixed_work STEPS PIECES\n");
         return 2;
     }
     if (sched_getaffinity(0, sizeof cpus, &cpus))
-        fail("sched_getaffinity", errno);
+        fail("fixed_work", "sched_getaffinity");
     total = CPU_COUNT(&cpus) * pieces;
     if (!(times = calloc(total, sizeof *times)))
-        fail("calloc", ENOMEM);
+        fail("fixed_work", "calloc");
     /* Each page is there before the first piece: a page fault would be taken for noise. */
     memset(times, 1, total * sizeof *times);
     for (cpu = 0; cpu < CPU_SETSIZE; cpu++)
@@ -122,8 +90,8 @@ int main(int count, char **arguments)
             used++;
         }
     for (cpu = 0; cpu < used; cpu++)
-        if ((error = pthread_create(&workers[cpu].thread, NULL, run, &workers[cpu])))
-            fail("pthread_create", error);
+        if ((errno = pthread_create(&workers[cpu].thread, NULL, run, &workers[cpu])))
+            fail("fixed_work", "pthread_create");
     say("fixed_work 1.0 steps %zu pieces %zu cpus %d\n", steps, pieces, used);
     for (cpu = 0; cpu < used; cpu++) {
         pthread_join(workers[cpu].thread, NULL);
@@ -137,6 +105,5 @@ int main(int count, char **arguments)
     /* 1, 2, 5, 10, 20, 50 ... */
     for (i = 0, one_in = 1; one_in <= total; one_in = one_in / (i % 3 == 1 ? 2 : 1) * (i % 3 == 1 ? 5 : 2), i++)
         say("one in %zu %.3f\n", one_in, times[total - total / one_in]);
-    printf("end %08x\n", (unsigned)checksum);
-    return fflush(stdout) != 0;
+    return say_end();
 }

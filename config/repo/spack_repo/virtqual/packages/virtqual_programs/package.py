@@ -7,8 +7,8 @@ from spack_repo.builtin.build_systems.generic import Package
 from spack.package import *
 
 
-class FixedWork(Package):
-    """How much longer a fixed piece of work takes now and then; the source lies beside this recipe."""
+class VirtqualPrograms(Package):
+    """The programs of this project, whose sources lie beside this recipe."""
 
     has_code = False
 
@@ -20,5 +20,6 @@ class FixedWork(Package):
 
     def install(self, spec, prefix):
         mkdirp(prefix.bin)
-        source = join_path(self.package_dir, "fixed_work.c")
-        Executable(spack_cc)("-O2", "-pthread", "-o", prefix.bin.fixed_work, source)
+        for name in ("fixed_work", "pointer_chase"):
+            source = join_path(self.package_dir, f"{name}.c")
+            Executable(spack_cc)("-O2", "-pthread", "-o", join_path(prefix.bin, name), source)

@@ -12,14 +12,8 @@
  * Copyright the virtqual authors.  SPDX-License-Identifier: BSD-3-Clause
  */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <time.h>
+#include "report.h"
 
 #define LINE 64
 #define HUGE_2M ((size_t)1 << 21)
@@ -29,33 +23,6 @@
 #define LOAD16(p) LOAD4(LOAD4(LOAD4(LOAD4(p))))
 #define UNROLLED 16
 #define TIMES 9
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "pointer_chase: %s: %s\n", what, strerror(errno));
-    exit(1);
-}
-
-static uint32_t checksum = 2166136261u;
-
-static void say(const char *format, ...)
-{
-    char line[256], *c;
-    va_list values;
-    va_start(values, format);
-    vsnprintf(line, sizeof line, format, values);
-    va_end(values);
-    for (c = line; *c; c++)
-        checksum = (checksum ^ (unsigned char)*c) * 16777619u;
-    fputs(line, stdout);
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + 1e-9 * t.tv_nsec;
-}
 
 /* xorshift64 (Marsaglia 2003): the same numbers in each run. */
 static uint64_t draw(uint64_t *state)
@@ -86,13 +53,13 @@ static char *map_pages(const char *pages, size_t bytes, void **start, size_t *le
     }
     *start = mmap(NULL, *length, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (*start == MAP_FAILED)
-        fail("mmap");
+        fail("pointer_chase", "mmap");
     set = *start;
     if (advice == MADV_HUGEPAGE)
         set = (char *)(((uintptr_t)set + HUGE_2M - 1) / HUGE_2M * HUGE_2M);
     /* A kernel without transparent huge pages has pages of 4 KiB anyway. */
     if (advice >= 0 && madvise(*start, *length, advice) && errno != EINVAL)
-        fail("madvise");
+        fail("pointer_chase", "madvise");
     return set;
 }
 
@@ -105,7 +72,7 @@ static void read_smaps(const void *start, long *page, long *huge)
     int inside = 0;
     FILE *smaps = fopen("/proc/self/smaps", "r");
     if (!smaps)
-        fail("/proc/self/smaps");
+        fail("pointer_chase", "/proc/self/smaps");
     *page = *huge = 0;
     while (fgets(line, sizeof line, smaps)) {
         if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
@@ -181,6 +148,5 @@ int main(int count, char **arguments)
         }
         chase(arguments[1], bytes, loads);
     }
-    printf("end %08x\n", (unsigned)checksum);
-    return fflush(stdout) != 0;
+    return say_end();
 }
