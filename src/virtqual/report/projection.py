@@ -51,9 +51,7 @@ def project(one_in: Floats, times: Floats, ranks: int, nodes: int) -> Slowdown:
     rarity = -1 / np.expm1(np.log(rng.random(STEPS)) / ranks)
     slowest = [np.interp(np.log(rarity), np.log(one_in), run).mean() for run in times]
     shares = np.array(slowest) / times[:, 0] - 1
-    return Slowdown(
-        nodes, float(slowdowns.mean()), float(slowdowns.min()), float(slowdowns.max()), ranks > one_in[-1]
-    )
+    return Slowdown(nodes, float(shares.mean()), float(shares.min()), float(shares.max()), ranks > one_in[-1])
 
 
 def project_noise(series: Series, run: Run) -> list[dict[Side, Slowdown]]:
