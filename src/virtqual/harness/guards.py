@@ -1,7 +1,7 @@
 """Guards around ReFrame itself: a run that did nothing must not be called passed.
 
 ReFrame's site configuration installs them (``reframe/settings.py``), so that they also hold for the plain
-``reframe`` command.  ReFrame offers no hook for any of them: they wrap eight of its functions that are not
+``reframe`` command.  ReFrame offers no hook for any of them: they wrap seven of its functions that are not
 public.  The version of ReFrame is pinned, and ``tests/checks/test_guards.py`` starts the real command.
 
 =============================  ===========================================================  ===============
@@ -13,12 +13,11 @@ function                       what ReFrame would have to offer instead         
 ``cli.list_checks``            a list with one entry for all samples of a check             reframe#2248
 ``slurm_state_completed``      an end for preempted jobs that are not requeued              reframe#3608
 ``_SlurmJob.nodelist``         one question for a job's nodes, not one a line of the log    reframe#3022
-``VarSpace.inject``            no walk over the stack for a warning that is suppressed      reframe#2544
-``LoggerAdapter``              the same                                                     reframe#2544
+``user_deprecation_warning``   no walk over the stack for a warning that is suppressed      reframe#2544
 =============================  ===========================================================  ===============
 
 The numbers are of issues and pull requests of https://github.com/reframe-hpc/reframe.  Without the last
-three ReFrame takes twice as long to start, and starts ten processes more a run.
+two ReFrame takes twice as long to start, and starts ten processes more a run.
 """
 
 from __future__ import annotations
@@ -31,14 +30,16 @@ import shutil
 import signal
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from reframe.core import fields, runtime, variables
 from reframe.core.exceptions import ReframeFatalError
-from reframe.core.logging import LoggerAdapter, getlogger
+from reframe.core.logging import getlogger
 from reframe.core.schedulers import slurm
+from reframe.core.warnings import ReframeDeprecationWarning
 from reframe.frontend import cli, dependencies
 from reframe.frontend.executors import Runner
 from reframe.frontend.loader import RegressionCheckLoader
@@ -73,8 +74,8 @@ def install(run_session: RunSession) -> None:
         cli.list_checks = _list_by_check(cli.list_checks)
         slurm.slurm_state_completed = _complete_preempted(slurm.slurm_state_completed)
         slurm._SlurmJob.nodelist = _ask_once(slurm._SlurmJob.nodelist)
-        variables.VarSpace.inject = _skip_deprecations(variables.VarSpace.inject)
-        LoggerAdapter._update_check_extras = _skip_deprecations(LoggerAdapter._update_check_extras)
+        for module in (fields, variables):
+            module.user_deprecation_warning = _skip_suppressed(module.user_deprecation_warning)
         Runner._virtqual_guarded = True
 
 
@@ -274,18 +275,12 @@ def _ask_once(nodelist: Any) -> property:
     return property(lambda job: job._nodelist or nodelist.fget(job))
 
 
-def _skip_deprecations(function: Wrapped) -> Wrapped:
-    """Do not search the stack for users of deprecated variables, where ReFrame suppresses the warning."""
-    modules = (fields, variables)
-    warn = variables.user_deprecation_warning
+def _skip_suppressed(warn: Wrapped) -> Wrapped:
+    """Do not search the stack for the user of a deprecated variable while the warning is suppressed."""
 
     def wrapped(*arguments: Any) -> None:
-        for module in modules:
-            module.user_deprecation_warning = lambda *_: None
-        try:
-            function(*arguments)
-        finally:
-            for module in modules:
-                module.user_deprecation_warning = warn
+        action, _, category, *_ = warnings.filters[0]
+        if (action, category) != ("ignore", ReframeDeprecationWarning):
+            warn(*arguments)
 
     return wrapped
