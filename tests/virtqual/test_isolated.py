@@ -74,6 +74,8 @@ def setup(site, monkeypatch):
 def test_the_registry_stack_is_set_up_where_it_is_used(setup, site):
     assert "could not make a Python environment" in setup("--stack", "registry", code=5)
     assert "nothing is installed" in setup(code=0)
+    assert "--extra is for the registry stack, and fake is used" in setup("--extra", "x", code=2)
+    assert "the registry stack has no extra 'x'" in setup("--stack", "registry", "--extra", "x", code=2)
     told = setup("--stack", "spack", code=2)
     assert "no stack 'spack' is set up (there are: fake); ci/build-stack sets it up" in told
     (site.path / "site/stacks/fake/manifest.json").unlink()

@@ -22,6 +22,9 @@ def command(
         typer.Option(help="the stack that will be used (default: the first one set up, else registry)"),
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be installed, and stop")] = False,
+    extra: Annotated[
+        list[str] | None, typer.Option(help="an extra of the registry stack that is set up, too (repeatable)")
+    ] = None,
     package: Annotated[
         list[str] | None, typer.Option(help="another package of the distribution to install (repeatable)")
     ] = None,
@@ -30,8 +33,13 @@ def command(
     stacks = paths.stacks()
     used = _choose_stack(manifest.find_stacks(stacks), stack)
     is_registry = used == registry.NAME
-    todo = registry.plan(stacks, tuple(package or ()), stack=is_registry)
-    current = registry.load_current(stacks) if is_registry else None
+    if extra and not is_registry:
+        raise UsageError(
+            f"--extra is for the registry stack, and {used} is used: add --stack {registry.NAME}"
+        )
+    recipe = registry.choose_recipe(stacks, extra or ()) if is_registry else None
+    todo = registry.plan(stacks, recipe, tuple(package or ()))
+    current = registry.load_current(stacks, recipe) if recipe else None
     if todo.packages:
         _say.print(f"packages of the distribution to install: {' '.join(todo.packages)}")
     if todo.wheels:
@@ -44,8 +52,8 @@ def command(
     if dry_run:
         return
     registry.install(stacks, todo)
-    if is_registry:
-        written = registry.write_manifest(stacks)
+    if recipe:
+        written = registry.write_manifest(stacks, recipe)
         _say.print(f"registry stack {written.hash}:")
         for program in written.programs:
             _say.print(f"  {program.name} {program.version} ({program.origin})")

@@ -118,9 +118,11 @@ def _find_mistakes(document: Document, content: ModulesFile) -> Iterator[Problem
 @cache
 def load_recipes() -> dict[str, dict[str, Any]]:
     """Return the recipes of programs by their names, and by the names of their Spack packages."""
+    registry = load_recipe("registry.yaml")
+    parts = [registry, *registry.get("extras", {}).values()]
     recipes: dict[str, dict[str, Any]] = {
         # Variables of the registry stack are for its own directories.
-        **{name: {**entry, "env": {}} for name, entry in load_recipe("registry.yaml")["programs"].items()},
+        **{name: {**entry, "env": {}} for part in parts for name, entry in part["programs"].items()},
         **load_recipe("programs.yaml")["programs"],
     }
     packages = {entry["package"]: entry for entry in recipes.values() if "package" in entry}

@@ -11,12 +11,13 @@ import platform
 import shutil
 import sys
 import sysconfig
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from virtqual import paths
-from virtqual.errors import InfrastructureError
+from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import execute
 from virtqual.stack import manifest, sbom
 from virtqual.stack.manifest import Manifest, Program, load_recipe
@@ -37,22 +38,49 @@ class InstallPlan:
     stack: bool  # False if they are only for other uses
 
 
-def compute_pins() -> str:
-    """Return the identity of the recipe: a stack of another recipe is set up again."""
+def choose_recipe(stacks: Path, extras: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the recipe with these extras, and with those whose programs the stack has already.
+
+    Raises UsageError if there is no such extra.
+    """
     recipe = load_recipe(FILE)
+    offered = recipe.get("extras", {})
+    if unknown := sorted(set(extras) - offered.keys()):
+        raise UsageError(
+            f"the registry stack has no extra {unknown[0]!r} (there are: {', '.join(offered) or 'none'})"
+        )
+    try:
+        installed = {program.name for program in manifest.load(stacks / NAME / manifest.FILE).programs}
+    except InfrastructureError:
+        installed = set()
+    chosen = [
+        extra for name, extra in offered.items() if name in extras or extra["programs"].keys() <= installed
+    ]
+    parts = [recipe, *chosen]
+    lists = [key for key, value in recipe.items() if isinstance(value, list)]
+    programs = {name: entry for part in parts for name, entry in part["programs"].items()}
+    return {key: [line for part in parts for line in part.get(key, ())] for key in lists} | {
+        "programs": programs
+    }
+
+
+def compute_pins(recipe: dict[str, Any]) -> str:
+    """Return the identity of a recipe: a stack of another recipe is set up again."""
     sources = [paths.root() / entry["source"] for entry in recipe["programs"].values() if "source" in entry]
-    # A source may include the headers beside it.
-    files = sorted({file for source in sources for file in (source, *source.parent.glob("*.h"))})
+    # A source may need all files beside it, but for Spack's recipe.
+    beside = {file for source in sources for file in source.parent.rglob("*")}
+    files = sorted(file for file in beside if file.is_file() and file.suffix not in (".py", ".pyc"))
     texts = [file.read_text(encoding="utf-8") for file in files]
     return hashlib.sha256(repr((recipe, texts)).encode()).hexdigest()[:16]
 
 
-def plan(stacks: Path, extra_packages: tuple[str, ...] = (), *, stack: bool = True) -> InstallPlan:
-    """Return the missing packages of the stack, if it will be used, and for other uses.
+def plan(stacks: Path, recipe: dict[str, Any] | None, extra_packages: tuple[str, ...] = ()) -> InstallPlan:
+    """Return the missing packages of the stack's recipe, if the stack will be used, and for other uses.
 
     Raises InfrastructureError if packages are needed and this machine is no Debian.
     """
-    recipe = load_recipe(FILE) if stack else {"wheels": (), "packages": ()}
+    stack = recipe is not None
+    recipe = recipe or {"wheels": (), "packages": ()}
     stamp = stacks / NAME / "wheels.txt"
     installed = stamp.read_text(encoding="utf-8").split() if stamp.is_file() else []
     wheels = tuple(wheel for wheel in recipe["wheels"] if wheel not in installed)
@@ -97,14 +125,18 @@ def _install_wheels(target: Path, wheels: tuple[str, ...]) -> None:
         execute.run_checked(command, "could not make a Python environment")
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet"]
     execute.run_checked([*pip, "install", "--no-deps", *wheels], "pip could not install the wheels")
-    (target / "wheels.txt").write_text("\n".join(load_recipe(FILE)["wheels"]) + "\n", encoding="utf-8")
+    stamp = target / "wheels.txt"
+    installed = stamp.read_text(encoding="utf-8").split() if stamp.is_file() else []
+    # A wheel of another version was replaced.
+    names = {wheel.split("==")[0] for wheel in wheels}
+    kept = [wheel for wheel in installed if wheel.split("==")[0] not in names]
+    stamp.write_text("\n".join((*kept, *wheels)) + "\n", encoding="utf-8")
 
 
-def write_manifest(stacks: Path) -> Manifest:
-    """Write the manifest of the installed stack, and its bill of materials."""
+def write_manifest(stacks: Path, recipe: dict[str, Any]) -> Manifest:
+    """Write the manifest of the stack that was installed by a recipe, and its bill of materials."""
     target = stacks / NAME
     prefix = target / "prefix"
-    recipe = load_recipe(FILE)
     places = {
         "prefix": str(prefix),
         "site": str(prefix / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"),
@@ -116,13 +148,11 @@ def write_manifest(stacks: Path) -> Manifest:
         alias.symlink_to("libmpi.so.12")
     for entry in recipe["programs"].values():
         if "source" in entry:
-            source, path = paths.root() / entry["source"], entry["path"].format(**places)
-            command = ["tcc", "-pthread", "-o", path, str(source)]
-            execute.run_checked(command, f"tcc could not compile {source}")
+            _build(paths.root() / entry["source"], entry["path"].format(**places))
     versions = dict(wheel.split("==") for wheel in recipe["wheels"])
     stack = Manifest(
         name=NAME,
-        pins=compute_pins(),
+        pins=compute_pins(recipe),
         programs=tuple(
             _describe_program(name, entry, places, versions) for name, entry in recipe["programs"].items()
         ),
@@ -132,13 +162,21 @@ def write_manifest(stacks: Path) -> Manifest:
     return stack
 
 
-def load_current(stacks: Path) -> Manifest | None:
-    """Return the manifest if the stack is set up by today's recipe and no file has changed."""
+def _build(source: Path, path: str) -> None:
+    """Make the program at `path`: a script makes it itself, C is compiled."""
+    command = ["bash", str(source), path]
+    if source.suffix == ".c":
+        command = ["tcc", "-pthread", "-o", path, str(source)]
+    execute.run_checked(command, f"could not build {source}")
+
+
+def load_current(stacks: Path, recipe: dict[str, Any]) -> Manifest | None:
+    """Return the manifest if the stack is set up by this recipe and no file has changed."""
     try:
         stack = manifest.load(stacks / NAME / manifest.FILE)
     except InfrastructureError:
         return None
-    return stack if stack.pins == compute_pins() and not list(stack.find_changes()) else None
+    return stack if stack.pins == compute_pins(recipe) and not list(stack.find_changes()) else None
 
 
 def _describe_program(

