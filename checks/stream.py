@@ -1,6 +1,5 @@
 """STREAM: copy, scale, add, triad over threads of a node, on nodes at once, from local and remote memory."""
 
-from virtqual.job import together
 from virtqual.programs import sizes
 from virtqual.programs import stream as output
 from virtqual.runs import Result
@@ -8,12 +7,11 @@ from virtqual.runs import Result
 from . import counts, overhead
 from .asked import as_asked
 from .base import Measurement
+from .together import Together
 from .vms import VmsOfOneHost
 
 KERNELS = ("copy", "scale", "add", "triad")
 THREADS = counts.threads()
-# Tasks that ran together for a smaller share of their time hardly show how they slow each other.
-MIN_OVERLAP = 0.8
 
 
 def format_threads(count):
@@ -71,30 +69,15 @@ class stream(Stream):
         ]
 
 
-class StreamTogether(Stream):
+class StreamTogether(Together, Stream):
     """STREAM on each of several nodes at the same time, as one task a node."""
-
-    scripts = ("together.sh",)
-
-    @run_after("setup")
-    def run_together(self):
-        """Begin together, each with an output of its own: the job's would mix the nodes' tables."""
-        self.job.launcher.options.append("--output=stream.%t.out")
-        self.executable_opts = [self.executable, *self.executable_opts]
-        self.executable = "./together.sh"
 
     def add_rates(self, setting):
         """Add the nodes' rates over their average times; their best ones need not have been at once."""
-        runs = [self.parse(self.stage_text(f"stream.{node}.out")) for node in range(self.nodes)]
-        overlap = together.compute_overlap(together.read(self.room, self.num_tasks))
-        invalid = ()
-        if overlap < MIN_OVERLAP:
-            invalid = (
-                f"the nodes ran at the same time for {overlap:.0%} of the time, {MIN_OVERLAP:.0%} are needed",
-            )
-        family = runs[0][0]
+        runs = [self.parse(text) for text in self.outputs()]
+        family, gaps = runs[0][0], self.find_gaps()
         return [
-            Result.scalar(f"{family}_{kernel}", setting, sum(run.mean[kernel] for _, run in runs), invalid)
+            Result.scalar(f"{family}_{kernel}", setting, sum(run.mean[kernel] for _, run in runs), gaps)
             for kernel in KERNELS
         ]
 

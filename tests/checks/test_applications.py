@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import tarfile
 
@@ -135,6 +136,25 @@ def test_strong_scaling_is_a_curve_and_says_its_share_of_communication(equipped)
     why = "no program with the feature 'mpi-profile' in the stack"
     assert measured["wrf_scaling"]["communication"] == {"not_observable": why}
     assert f"share of communication not observable ({why}) (native)" in outcome(done)
+
+
+def test_copies_on_all_cores_are_added_if_they_ran_at_the_same_time(equipped):
+    equipped.fault("slow.cloud", "1.2")
+    line = (FULL, "-n", "^throughput(%|_overhead$)")
+    done = equipped.reframe(*line, checks="throughput.py", **SMALL, FAKE_SECONDS="1")
+    count = os.cpu_count()
+    setting = f"LAMMPS lj, {count} cop{'ies' if count > 1 else 'y'}"
+    # A busy machine starts copies late: UNDECIDED.
+    assert re.search(rf"(OVER|UNDECIDED) throughput_rating@{setting}: ", outcome(done)), outcome(done)
+    rates = {run["side"]: run["results"][0]["values"] for run in read_runs(equipped)}
+    assert rates == {
+        "native": [pytest.approx(172800 * count, rel=0.02)],
+        "virtual": [pytest.approx(144000 * count, rel=0.02)],
+    }
+    equipped.fault("fault.long")
+    done = equipped.reframe(*line, checks="throughput.py", **ONE_PAIR, FAKE_SECONDS="1")
+    refused = re.search(r"the tasks ran at the same time for \d+% of the time, 80% are needed", outcome(done))
+    assert count == 1 or refused, outcome(done)
 
 
 def test_a_profiler_says_the_share_of_communication_and_touches_no_number(profiled):

@@ -71,7 +71,7 @@ def test_every_entry_is_described_and_found_by_topic_and_scope(site):
     assert "asks for: +stream, 2 VMs of one host" in done.stdout
     why = r"^  (\w+).*: overcommitted.*: 4 VMs have 16 cores together, their host 8$"
     overcommitted = set(re.findall(why, done.stdout, re.MULTILINE))
-    assert overcommitted == {"stream_vms", "namd_water_vms", "namd_stmv_vms"}
+    assert overcommitted == {"stream_vms", "namd_water_vms", "namd_stmv_vms", "throughput_vms"}
     # What runs without something is told, too.
     lost = (
         "its share of communication is not observable: no program with the feature 'mpi-profile' in the stack"

@@ -67,12 +67,12 @@ def test_vms_of_one_host_are_compared_with_one_node_of_as_many_cores(equipped):
     (number,) = {run["repetitions"] for run in runs}
     assert number in (2, 3)
     # Each meeting left its own notes, and each node its own output.
-    stages = [path.parents[1] for path in equipped.path.rglob(f"repetition-{number}/stream.1.out")]
+    stages = [path.parents[1] for path in equipped.path.rglob(f"repetition-{number}/task.1.out")]
     assert stages
     for stage in stages:
         rooms = [stage, *stage.glob("repetition-*")]
         assert len({begins(room) for room in rooms}) == number
-        assert not any((room / "stream.1.out").is_symlink() for room in rooms)
+        assert not any((room / "task.1.out").is_symlink() for room in rooms)
 
 
 def begins(directory):

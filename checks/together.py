@@ -1,0 +1,34 @@
+"""Tasks that begin at the same time, each with an output of its own."""
+
+import reframe as rfm
+
+from virtqual.job import together
+
+# Tasks that ran together for a smaller share of their time hardly show how they slow each other.
+MIN_OVERLAP = 0.8
+
+
+class Together(rfm.RegressionTestPlugin):
+    """A program that all tasks start at once. Goes before a :class:`~checks.base.Measurement`."""
+
+    scripts = ("together.sh",)
+
+    @run_after("setup")
+    def run_together(self):
+        """Begin together; one output of all tasks would mix their tables."""
+        self.job.launcher.options.append("--output=task.%t.out")
+        self.executable_opts = [self.executable, *self.executable_opts]
+        self.executable = "./together.sh"
+
+    def outputs(self):
+        """Return the output of each task."""
+        return [self.stage_text(f"task.{rank}.out") for rank in range(self.num_tasks)]
+
+    def find_gaps(self):
+        """Return why values that are added do not count: the tasks hardly ran together."""
+        overlap = together.compute_overlap(together.read(self.room, self.num_tasks))
+        if overlap >= MIN_OVERLAP:
+            return ()
+        return (
+            f"the tasks ran at the same time for {overlap:.0%} of the time, {MIN_OVERLAP:.0%} are needed",
+        )
