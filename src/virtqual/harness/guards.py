@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import inspect
 import os
 import re
 import shutil
@@ -33,13 +34,14 @@ import textwrap
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
-from reframe.core import fields, runtime, variables
+from reframe.core import runtime
+from reframe.core import warnings as deprecations
 from reframe.core.exceptions import ReframeFatalError
 from reframe.core.logging import getlogger
 from reframe.core.schedulers import slurm
-from reframe.core.warnings import ReframeDeprecationWarning
 from reframe.frontend import cli, dependencies
 from reframe.frontend.executors import Runner
 from reframe.frontend.loader import RegressionCheckLoader
@@ -74,8 +76,7 @@ def install(run_session: RunSession) -> None:
         cli.list_checks = _list_by_check(cli.list_checks)
         slurm.slurm_state_completed = _complete_preempted(slurm.slurm_state_completed)
         slurm._SlurmJob.nodelist = _ask_once(slurm._SlurmJob.nodelist)
-        for module in (fields, variables):
-            module.user_deprecation_warning = _skip_suppressed(module.user_deprecation_warning)
+        deprecations.inspect = SimpleNamespace(stack=_find_users, getmodule=inspect.getmodule)
         Runner._virtqual_guarded = True
 
 
@@ -275,12 +276,8 @@ def _ask_once(nodelist: Any) -> property:
     return property(lambda job: job._nodelist or nodelist.fget(job))
 
 
-def _skip_suppressed(warn: Wrapped) -> Wrapped:
-    """Do not search the stack for the user of a deprecated variable while the warning is suppressed."""
-
-    def wrapped(*arguments: Any) -> None:
-        action, _, category, *_ = warnings.filters[0]
-        if (action, category) != ("ignore", ReframeDeprecationWarning):
-            warn(*arguments)
-
-    return wrapped
+def _find_users() -> list[inspect.FrameInfo]:
+    """Return the stack, where ReFrame looks for users of what is deprecated; none if it says nothing."""
+    action, _, category, *_ = warnings.filters[0]
+    is_suppressed = (action, category) == ("ignore", deprecations.ReframeDeprecationWarning)
+    return [] if is_suppressed else inspect.stack()[1:]
