@@ -11,7 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[3]
-RECIPES = ("milc", "mpip", "perftest", "stream", "stress-ng")
+RECIPES = ("milc", "mpip", "perftest", "stream", "stress-ng", "virtqual-programs")
 
 
 @pytest.fixture(scope="module")
