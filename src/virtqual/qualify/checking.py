@@ -12,7 +12,7 @@ from virtqual import paths
 from virtqual.errors import VirtqualError
 from virtqual.files import reading
 from virtqual.qualify.concluding import draw_conclusion
-from virtqual.report import junit
+from virtqual.report import junit, page
 from virtqual.session.log import DOCUMENT, Log, document_of
 from virtqual.session.provenance import provenance
 from virtqual.session.session import UNJUDGED_ANSWERS, Basis, Conclusion, Session
@@ -207,6 +207,13 @@ def _compare_documents(session: Session, directory: Path) -> Iterator[str]:
             is_same = is_same or reading.read_bytes(file, links=False) == content
         if not is_same:
             yield f"{file}: is not what the log tells; `virtqual report` and `show` read the log"
+    report = directory / page.FILE
+    with suppress(OSError):
+        digest = page.read_log_digest(reading.read_bytes(report, links=False))
+        # Other code may write none.
+        is_by_this_code = session.basis is not None and session.basis.provenance == provenance()
+        if digest != session.log_digest and (digest or is_by_this_code):
+            yield f"{report}: is not of this log; `virtqual report {session.session}` writes it again"
     summary = None if is_from_elsewhere(directory) else read_summary(directory)
     if summary and summary.model_copy(update={"log": ""}) != Summary.of(session):
         yield f"{file_of(directory)}: is not what the log tells; remove it, and it is made again"

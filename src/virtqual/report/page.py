@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -74,6 +75,12 @@ def write(session: Session, directory: Path) -> None:
     except Exception as error:
         text = _render_page("failed.html.j2", _title(session), session=session, error=error)
     write_file(text, directory / FILE)
+
+
+def read_log_digest(content: bytes) -> str | None:
+    """Return the SHA-256 of the log that a report names; None if it names none."""
+    match = re.search(rb'<meta name="log-sha256" content="([0-9a-f]{64})">', content)
+    return match[1].decode() if match else None
 
 
 def render_comparison(sessions: Sequence[Session]) -> str:
@@ -395,7 +402,8 @@ def _list_facts(session: Session) -> dict[str, str]:
         seconds = max(run.end for run in session.runs) - min(run.start for run in session.runs)
         measured += f", {format_duration(seconds)}"
     label = f" ({session.label})" if session.label else ""
-    return {**describe_head(session), "measured": measured, "session": session.session + label}
+    facts = {**describe_head(session), "measured": measured, "session": session.session + label}
+    return facts | ({"log": f"SHA-256 {session.log_digest}"} if session.log_digest else {})
 
 
 def _compare_nodes(first: Mapping[Side, Run | None]) -> dict[str, Any]:

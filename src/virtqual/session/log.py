@@ -314,6 +314,7 @@ class Log:
         session.runs = sorted(runs.values(), key=lambda run: run.start)
         session.failures += round_failures
         session.measured = measured.hexdigest()
+        session.log_digest = self.digest()
         return session
 
     def _add_run(self, runs: dict[tuple[str, int, str, str], Run], run: Run) -> None:
@@ -327,6 +328,14 @@ class Log:
     def conclude(self, session: Session) -> None:
         """Append the conclusion of a session."""
         self.append(Concluded(conclusion=session.get_conclusion()))
+        session.log_digest = self.digest()
+
+    def digest(self) -> str | None:
+        """Return the SHA-256 of the file up to its last conclusion; None if it has none."""
+        content = reading.read_bytes(self.path, links=False)
+        start = content.rfind(b'{"event":"concluded"')
+        end = content.find(b"\n", start) + 1
+        return hashlib.sha256(content[:end]).hexdigest() if start >= 0 and end else None
 
     def reopen(self) -> None:
         """Remove ``session.json``: a session that goes on is not concluded."""

@@ -371,6 +371,8 @@ class Session(SessionDocument):
     runs: list[Run] = []
     #: SHA-256 of all measurements, as `Basis.runs` has it.
     measured: str = ""
+    #: SHA-256 of the log up to its last conclusion; None if it has none.
+    log_digest: str | None = None
 
     @property
     def is_empty(self) -> bool:

@@ -1,6 +1,7 @@
 """`virtqual check` and `repair`: a record follows from its runs, or a command says that not."""
 
 import gzip
+import hashlib
 import json
 import shutil
 
@@ -12,7 +13,7 @@ from virtqual import cli, paths
 from virtqual.qualify import concluding
 from virtqual.qualify.checking import check_conclusion
 from virtqual.runs import Result
-from virtqual.session.log import LOG, Begun, Concluded, Finished, Log, Submitted
+from virtqual.session.log import LOG, Begun, Concluded, Finished, Log, Released, Submitted
 from virtqual.session.seal import intact_lines, seal
 from virtqual.session.session import UNJUDGED_ANSWERS
 from virtqual.session.summary import file_of, summary
@@ -122,6 +123,8 @@ def test_a_conclusion_that_names_other_code_is_judged_otherwise_and_is_no_baseli
         return PASS | {"verdicts": [], "basis": basis}
 
     edit_conclusion(directory, by_other_code)
+    # It is of the conclusion that was replaced.
+    (directory / "report.html").unlink()
     code, output = run("check")
     assert (code, "1 session checked: as they were written; 1 judged otherwise" in output) == (0, True)
     assert check_conclusion(Log(directory).session(), directory).doubts
@@ -236,6 +239,21 @@ def test_a_document_and_a_summary_that_were_edited_are_said(session):
     assert "session.json: is not what the log tells" in output
     assert "junit.xml: is not what the log tells" in output
     assert f"{session.name}.json: is not what the log tells" in output
+
+
+def test_a_report_of_another_log_is_said(session):
+    """A report names the SHA-256 of its log, which anybody can compare."""
+    report = session / "report.html"
+    content = report.read_text(encoding="utf-8")
+    digest = hashlib.sha256((session / LOG).read_bytes()).hexdigest()
+    assert content.count(digest) >= 2
+    # What is appended after the conclusion, such as the end of a job, makes it no other log.
+    Log(session).append(Released(job="7"))
+    assert run("check")[0] == 0
+    for other in (content.replace(digest, "0" * 64), content.replace('name="log-sha256"', 'name="other"')):
+        report.write_text(other, encoding="utf-8")
+        code, output = run("check")
+        assert (code, "report.html: is not of this log" in output) == (4, True)
 
 
 def test_files_that_others_can_write_are_said(session):
