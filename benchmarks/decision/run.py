@@ -560,7 +560,7 @@ def main() -> int:
             print(f"{name}: {time.process_time():.0f} s", file=sys.stderr)
     missed = [figure for figure in table.figures if not figure.holds]
     goals = sum(figure.goal is not None for figure in table.figures)
-    print(f"\n{goals - len(missed)} of {goals} goals hold.\n")
+    print(f"\n{goals - len(missed)} of {goals} goals hold (seed {options.seed}).\n")
     for figure in missed:
         print(f"- {figure.section}: {figure.row}")
     if options.json:

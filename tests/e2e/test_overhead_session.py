@@ -1,5 +1,6 @@
 """A session on emulated hosts: real KVM guests, whose overhead is judged at once, wherever this runs."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,17 @@ def test_the_overhead_is_judged_in_the_first_session(session):
     assert session["code"] == (0 if set(outcomes.values()) == {"WITHIN"} else 3)
     assert session["qualified"] == "no (emulated hosts)"
     assert session["hypervisor_class"] == "kvm-on-emulated-hosts"
+
+
+def test_its_line_is_printed_as_the_lab_keeps_it(session, monkeypatch, capsys):
+    """It is not committed: it shows how this machine compares with those of benchmarks/lab/results.jsonl."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks/lab")
+    from run import describe_machine, summarise_session
+
+    summary = summarise_session(session["file"].parent)
+    with capsys.disabled():
+        print("\n" + json.dumps({"experiment": "ci/test", "machine": describe_machine(), **summary}))
+    assert {metric["outcome"] for metric in summary["metrics"].values()} <= {"WITHIN", "UNDECIDED"}
 
 
 def test_native_runs_are_as_slow_as_those_in_the_guests(session):

@@ -1,5 +1,6 @@
 """A state directory that others can write to is refused: its files name commands and jobs."""
 
+import errno
 import fcntl
 import json
 import os
@@ -146,6 +147,24 @@ def test_a_holder_that_lives_on_another_node_is_respected(state):
         measuring(state, "site", "me", print),
     ):
         pass
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_whose_locks_do_not_work_is_named(state, monkeypatch, number):
+    """An NFS without its lock daemon answers so: no session begins, and no line is appended."""
+
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with (
+        pytest.raises(InfrastructureError, match=r"measuring-site\.lock: the file system gives no lock"),
+        measuring(state, "site", "me", print),
+    ):
+        pass
+    with pytest.raises(InfrastructureError, match=rf"log\.jsonl: .*cannot be written: {os.strerror(number)}"):
+        Log(state).append(Submitted(job="7", case="c", submitted=1.0))
+    assert (state / "log.jsonl").read_bytes() == b""
 
 
 def test_a_holder_that_gave_no_sign_of_life_is_dead(state):

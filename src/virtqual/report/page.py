@@ -131,6 +131,11 @@ def render_history(places: Sequence[Place], marks: Sequence[Mark], unread: Seque
     return _render_page("history.html.j2", title, answer=answer, places=contents, unread=unread)
 
 
+def render_tables(title: str, answer: str, tables: Sequence[Any]) -> str:
+    """Return a page of tables; each has a title, a text, a header, and rows of texts."""
+    return _render_page("tables.html.j2", title, answer=answer, tables=tables)
+
+
 def _draw_course(metric: MetricHistory) -> plots.Course:
     """Return a metric of a history by session if it changed, else by build."""
     values = [(level.build, level.log, level.error) for level in metric.levels]

@@ -167,6 +167,7 @@ def test_every_rule_has_a_fault():
 @pytest.mark.parametrize(
     ("item", "native", "virtual", "host", "says"),
     [(item, *case) for item, cases in CASES.items() for case in cases],
+    ids=[item for item, cases in CASES.items() for _ in cases],
 )
 def test_the_rule_finds_its_fault(item, native, virtual, host, says):
     found = compare(*pair(native, virtual, host), judging.policy(), "production")
@@ -177,7 +178,9 @@ def test_the_rule_finds_its_fault(item, native, virtual, host, says):
 
 
 @pytest.mark.parametrize(
-    ("item", "change", "says"), [(item, *case) for item, cases in LOADS.items() for case in cases]
+    ("item", "change", "says"),
+    [(item, *case) for item, cases in LOADS.items() for case in cases],
+    ids=[item for item, cases in LOADS.items() for _ in cases],
 )
 def test_the_rule_finds_its_load(item, change, says):
     policy = judging.policy()

@@ -1,6 +1,7 @@
 """No damaged output yields another number without an error."""
 
 import random
+import re
 
 import pytest
 from mutations import MUTATIONS, sibling
@@ -36,6 +37,15 @@ def test_no_damage_yields_another_number(name):
     assert leaked == []
     # The damage is real: half of it hits lines that the parser does not read.
     assert refused > DAMAGES_EACH / 4
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_decimal_commas_are_refused(name):
+    """A locale with decimal commas makes other numbers of 1.50: 1, 50 or 150."""
+    text = re.sub(r"(?<=\d)\.(?=\d)", ",", read(name), flags=re.ASCII)
+    assert text != read(name)
+    with pytest.raises(OutputError):
+        PARSERS[name](text)
 
 
 def naive(text):

@@ -1,11 +1,11 @@
 """Run MPI on emulated hosts, natively and in their guests, for an hour, and count failures.
 
-    vcluster up --hosts emulated
-    python benchmarks/emulated-hosts/endure.py [--seconds 3600]
+    python benchmarks/lab/endure.py [--seconds 3600]
 
-Each run is LAMMPS (lj, 10 steps) on all CPUs of a node or on two nodes, or a ping-pong of NetPIPE between
-two nodes, native and virtual in turn.  Each run prints a line of JSON; the last lines state runs, failures,
-and lost hosts and VMs.  The exit code is 1 if a run failed or a host was lost.
+The cluster is brought up with emulated hosts unless it is up.  Each run is LAMMPS (lj, 10 steps) on all CPUs
+of a node or on two nodes, or a ping-pong of NetPIPE between two nodes, native and virtual in turn.  Each run
+prints a line of JSON; the last lines state runs, failures, and lost hosts and VMs.  The exit code is 1 if a
+run failed or a host was lost.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ def main() -> int:
     )
     parser.add_argument("--seconds", type=float, default=3600.0)
     options = parser.parse_args()
+    subprocess.run(["vcluster", "up", "--hosts", "emulated"], check=True)
     directory = StateDirectory.default()
     state = cluster.load_running(directory)
     cpus = min(state.partitions.native.cpus_per_node, state.partitions.virtual.cpus_per_node)

@@ -1,0 +1,171 @@
+"""Faults on the one-machine cluster: each acts while a session measures, until its event is set."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from vcluster import cluster, emulated
+from vcluster.directory import StateDirectory
+from virtqual.errors import InfrastructureError
+
+# A guest is stopped and continued once in this time.
+STOP_PERIOD_S = 0.05
+SQUEUE_INTERVAL_S = 0.3
+# The bandwidth of a cgroup is given out anew after this time.
+CPU_PERIOD_US = 100_000
+Fault = Callable[[threading.Event], None]
+
+
+@contextmanager
+def run_fault(fault: Fault) -> Iterator[None]:
+    """Let a fault act; raise its error in the end, so that no session counts whose fault was not there."""
+    ended, errors = threading.Event(), []
+
+    def act() -> None:
+        try:
+            fault(ended)
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def run_on_all_hosts(line: str) -> None:
+    directory = StateDirectory.default()
+    for host in cluster.load_running(directory).hosts:
+        code, output = emulated.run_on_host(directory.logs, host.name, line)
+        if code:
+            raise InfrastructureError(f"{host.name}: {line!r} ended with {code}: {output.strip()}")
+
+
+def plant_on_hosts(begin: str, end: str) -> Fault:
+    def fault(ended: threading.Event) -> None:
+        run_on_all_hosts(begin)
+        ended.wait()
+        run_on_all_hosts(end)
+
+    return fault
+
+
+def list_virtual_runs() -> list[str]:
+    """Return the ids of the steps in VMs that are runs: the session's job holds its nodes all the time."""
+    return list_runs("--partition=virtual")
+
+
+def list_runs(*options: str) -> list[str]:
+    """Return the ids of the steps that are runs of any side."""
+    line = ["squeue", "--steps", "--noheader", *options, "--format=%i %j"]
+    output = subprocess.run(line, capture_output=True, text=True, check=False).stdout
+    rows = (row.split() for row in output.splitlines())
+    return [row[0] for row in rows if len(row) == 2 and row[1].startswith("rfm_")]
+
+
+def stop_guests(share: float) -> Fault:
+    """Stop the guests for a share of their time, on the hosts themselves."""
+    # One process for all steps: a process for each would take CPU time from native runs.
+    halt, go = share * STOP_PERIOD_S, (1 - share) * STOP_PERIOD_S
+    loop = (
+        'while (-e "stopping") { open F, "vm.pid"; $p = <F> || 0; close F; '
+        f"kill STOP, $p if $p > 1; select undef, undef, undef, {halt}; "
+        f"kill CONT, $p if $p > 1; select undef, undef, undef, {go} }}"
+    )
+    return plant_on_hosts(
+        f"cd /run/vcluster; touch stopping; perl -e '{loop}' > /dev/null 2>&1 &",
+        "rm -f /run/vcluster/stopping",
+    )
+
+
+def stop_guests_in_some_runs(period: int, share: float) -> Fault:
+    """Stop the guests for a share of their time during one of `period` runs."""
+
+    def fault(ended: threading.Event) -> None:
+        runs: list[str] = []
+        while not ended.wait(SQUEUE_INTERVAL_S):
+            new_runs = [run for run in list_virtual_runs() if run not in runs]
+            runs += new_runs
+            if new_runs and len(runs) % period == 0:
+                with run_fault(stop_guests(share)):
+                    while runs[-1] in list_virtual_runs() and not ended.wait(SQUEUE_INTERVAL_S):
+                        pass
+
+    return fault
+
+
+def limit_vcpus(share: float) -> Fault:
+    """Take a share of their CPU time from the threads that are the guests' CPUs, by ``cpu.max``."""
+    quota = round((1 - share) * CPU_PERIOD_US)
+    group = "/sys/fs/cgroup/lab"
+    return plant_on_hosts(
+        "set -e; [ -e /sys/fs/cgroup/cgroup.procs ] || mount -t cgroup2 none /sys/fs/cgroup; "
+        f"mkdir -p {group}/vcpus; echo +cpu > /sys/fs/cgroup/cgroup.subtree_control; "
+        f"read -r vm < /run/vcluster/vm.pid; echo $vm > {group}/cgroup.procs; "
+        f"echo threaded > {group}/vcpus/cgroup.type; echo +cpu > {group}/cgroup.subtree_control; "
+        f"echo {quota} {CPU_PERIOD_US} > {group}/vcpus/cpu.max; "
+        'for task in /proc/$vm/task/*; do read -r name < $task/comm; case "$name" in "CPU "*/KVM) '
+        f"echo ${{task##*/}} > {group}/vcpus/cgroup.threads;; esac; done; "
+        f"grep -q . {group}/vcpus/cgroup.threads",
+        f"echo max > {group}/vcpus/cpu.max",
+    )
+
+
+def shape_network(rule: str) -> Fault:
+    """Let netem act on what is sent to the guests; a host's timer has steps of 4 ms."""
+    port = ". /run/vcluster/host.env; tc qdisc"
+    return plant_on_hosts(
+        f"{port} add dev $VM root netem {rule}",
+        f"{port} del dev $VM root",
+    )
+
+
+def load_half_of_the_runs(period: int) -> Fault:
+    """Compute on one CPU of this machine during the first half of each `period` runs, of either side."""
+
+    def fault(ended: threading.Event) -> None:
+        runs: list[str] = []
+        load: subprocess.Popen[bytes] | None = None
+        while not ended.wait(SQUEUE_INTERVAL_S):
+            runs += [run for run in list_runs() if run not in runs]
+            is_loaded = len(runs) > 0 and (len(runs) - 1) % period < period // 2
+            if is_loaded and load is None:
+                load = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+            elif load is not None and not is_loaded:
+                load = _end(load)
+        if load is not None:
+            _end(load)
+
+    return fault
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+def load_guest_cpus() -> Fault:
+    """Compute on the CPUs of the guests while they run jobs, as another guest pinned there does."""
+    busy = "taskset -c $cpu sh -c 'while [ -e /run/vcluster/busy ]; do :; done'"
+    start = (
+        f"touch /run/vcluster/busy; for cpu in $(seq 0 $(($(nproc) - 1))); do {busy} > /dev/null 2>&1 & done"
+    )
+    end = "rm -f /run/vcluster/busy"
+
+    def fault(ended: threading.Event) -> None:
+        is_loaded = False
+        while not ended.wait(SQUEUE_INTERVAL_S):
+            if bool(list_virtual_runs()) != is_loaded:
+                is_loaded = not is_loaded
+                run_on_all_hosts(start if is_loaded else end)
+        run_on_all_hosts(end)
+
+    return fault

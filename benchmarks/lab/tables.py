@@ -1,0 +1,262 @@
+"""Tables of the results: the same for the pages in docs/ and for one page in the report's manner."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from experiments import Experiment
+from scipy import stats
+
+from virtqual.errors import UsageError
+from virtqual.report.page import render_tables
+
+CONFIDENCE = 0.95
+SAME_BUILD = "same build"
+MAX_REASON_CHARS = 160
+Line = Mapping[str, Any]
+
+
+@dataclass
+class Result:
+    """The lines of one experiment; those of another definition or code are old."""
+
+    experiment: Experiment
+    lines: list[Line] = field(default_factory=list)
+    old_lines: list[Line] = field(default_factory=list)
+
+    @property
+    def differing(self) -> list[Line]:
+        """The lines that are not as expected."""
+        return [line for line in self.lines if not self.experiment.is_as_expected(line)]
+
+    @property
+    def longest(self) -> float | str:
+        """The duration of the longest, s; empty if there is none."""
+        return max((line["seconds"] for line in self.lines), default="")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with its heading and a paragraph before it; the keys of a row are the header."""
+
+    title: str
+    text: str
+    entries: Sequence[Mapping[str, object]]
+
+    @property
+    def header(self) -> list[str]:
+        """The headings of the columns."""
+        return list(self.entries[0]) if self.entries else []
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The cells."""
+        return [[str(cell) for cell in entry.values()] for entry in self.entries]
+
+    def __str__(self) -> str:
+        rows = [self.header, ["---"] * len(self.header), *self.rows] if self.entries else []
+        lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+        return "\n".join([self.text, "", *lines]).strip()
+
+
+def match_results(experiments: Sequence[Experiment], lines: Sequence[Line]) -> list[Result]:
+    """Return the results of each experiment; raise `UsageError` if a line is of none."""
+    results = {experiment.name: Result(experiment) for experiment in experiments}
+    digests = {experiment.name: experiment.digest() for experiment in experiments}
+    for number, line in enumerate(lines, 1):
+        if (name := line["experiment"]) not in results:
+            raise UsageError(f"line {number} of the results: experiments.yaml has no {name!r}")
+        is_old = line["definition"] != digests[name]
+        (results[name].old_lines if is_old else results[name].lines).append(line)
+    return list(results.values())
+
+
+def list_experiments(results: Sequence[Result]) -> str:
+    """Return a line for each experiment: how many of its results there are, and how many differ."""
+    rows = []
+    for result in results:
+        words = [f"{len(result.lines)} of {result.experiment.sessions}"]
+        words += [f"{len(result.differing)} not as expected"] if result.differing else []
+        words += [f"{len(result.old_lines)} old"] if result.old_lines else []
+        rows.append(f"{result.experiment.group:<24} {result.experiment.name}: {', '.join(words)}")
+    return "\n".join(rows)
+
+
+def make_tables(results: Sequence[Result]) -> dict[str, Table]:
+    """Return all tables by the names that pages give to their places, in the order of the one page."""
+    return {
+        "differed": _list_differing(results),
+        "same build": _count_errors(results),
+        "doses": _compare_with_power(results),
+        "classes": _count_classes(results),
+        "faults": _list_faults(results),
+    }
+
+
+def _list_differing(results: Sequence[Result]) -> Table:
+    rows = [
+        {
+            "planted": result.experiment.name,
+            **_describe_expected(result.experiment),
+            "got": _describe(line),
+            "when": f"{line['date']}, {line['commit'][:8]}",
+            "noise": "steal {steal:.1%}, load {load:g}".format(**line["noise"]) if line["noise"] else "",
+        }
+        for result in results
+        for line in result.differing
+    ]
+    done = sum(len(result.lines) for result in results)
+    text = f"{len(rows)} of {done} results are not as expected." if done else "No result yet."
+    return Table("What differed from what was expected", text, rows)
+
+
+def _describe_expected(experiment: Experiment) -> dict[str, str]:
+    return {"expected": experiment.answer, "exit code": " or ".join(map(str, experiment.exit_code))}
+
+
+def _describe(line: Line) -> str:
+    if "cases" in line:
+        return f"{line['failed']} of {line['cases']} cases failed"
+    over = [name for name, metric in line.get("metrics", {}).items() if metric["outcome"] == "OVER"]
+    words = [f"exit code {line['exit_code']}", f"OVER: {', '.join(over)}" if over else ""]
+    return "; ".join(filter(None, [*words, line.get("why", "")[:MAX_REASON_CHARS]]))
+
+
+def _count_classes(results: Sequence[Result]) -> Table:
+    """Return the number of experiments and results of each class."""
+    rows = []
+    for group in dict.fromkeys(result.experiment.group for result in results):
+        own = [result for result in results if result.experiment.group == group]
+        rows.append(
+            {
+                "class": group,
+                "experiments": len(own),
+                "results": sum(len(result.lines) for result in own),
+                "not as expected": sum(len(result.differing) for result in own),
+                "old": sum(len(result.old_lines) for result in own),
+                "never run": sum(not (result.lines or result.old_lines) for result in own),
+                "the slowest took, s": max((result.longest for result in own if result.lines), default=""),
+            }
+        )
+    text = "A result is old if its experiment, or the function that plants the fault, has changed since."
+    return Table("Experiments by class", text, rows)
+
+
+def bound_rate(count: int, total: int) -> float:
+    """Return the exact upper 95 % bound of a rate, by Clopper and Pearson."""
+    return 1.0 if count == total else float(stats.beta.ppf(CONFIDENCE, count + 1, total - count))
+
+
+def _count_errors(results: Sequence[Result]) -> Table:
+    """Return how often sessions of the same build were wrong."""
+    rows, machines = [], set()
+    for result in results:
+        lines, metrics = result.lines, [m for line in result.lines for m in line["metrics"].values()]
+        if result.experiment.group != SAME_BUILD or not metrics:
+            continue
+        machines |= {"{cpu}, {cores} cores, Linux {kernel}".format(**line["machine"]) for line in lines}
+        wrong = sum(any(m["outcome"] == "OVER" for m in line["metrics"].values()) for line in lines)
+        over = sum(metric["outcome"] == "OVER" for metric in metrics)
+        logs = [metric["log"] for metric in metrics if metric["log"] is not None]
+        steal = [line["noise"]["steal"] for line in lines if line["noise"]]
+        rows.append(
+            {
+                "sessions of": result.experiment.name,
+                "number": len(lines),
+                "days": len({line["date"] for line in lines}),
+                "machines": len({str(line["machine"]) for line in lines}),
+                "sessions with OVER": f"{wrong} (at most {bound_rate(wrong, len(lines)):.0%})",
+                "metrics OVER": f"{over} of {len(metrics)} (at most {bound_rate(over, len(metrics)):.1%})",
+                "WITHIN": f"{sum(m['outcome'] == 'WITHIN' for m in metrics) / len(metrics):.0%}",
+                "pairs, median": statistics.median(metric["pairs"] for metric in metrics),
+                "faster : slower": f"{sum(log < 0 for log in logs)} : {sum(log > 0 for log in logs)}",
+                "steal, most": f"{max(steal):.1%}" if steal else "not recorded",
+            }
+        )
+    text = (
+        "Nothing differs between the sessions of a row. Bounds are exact at 95 % (Clopper and Pearson); "
+        "those of metrics take the metrics of a session as independent. The last but one column counts the "
+        f"estimates below and above native. Machines: {'; '.join(sorted(machines))}."
+    )
+    return Table("The same build, live", text if rows else "Not run yet.", rows)
+
+
+def _compare_with_power(results: Sequence[Result]) -> Table:
+    """Return how often each dose was found, beside the power that the sessions' own noise predicts."""
+    rows = []
+    for result in results:
+        dose = result.experiment.dose
+        named = [item for line in result.lines if dose for item in line["metrics"].items()]
+        metrics = [
+            m for name, m in named if name.split("@")[0] == dose and m["over_from"] and m["sd_of_a_pair"]
+        ]
+        if not metrics:
+            continue
+        effect = statistics.fmean(metric["log"] for metric in metrics)
+        over = sum(metric["outcome"] == "OVER" for metric in metrics)
+        interval = stats.binomtest(over, len(metrics)).proportion_ci(CONFIDENCE, method="exact")
+        errors = [metric["sd_of_a_pair"] / math.sqrt(metric["pairs"]) for metric in metrics]
+        beyond = [(effect - m["over_from"]) / error for m, error in zip(metrics, errors, strict=True)]
+        power = float(stats.norm.cdf(beyond).mean())
+        rows.append(
+            {
+                "dose": result.experiment.name,
+                "metric": dose,
+                "times as slow": f"{math.exp(effect):.3g}",
+                "found": f"{over} of {len(metrics)}",
+                "95 % interval": f"{interval.low:.0%} to {interval.high:.0%}",
+                "predicted": f"{power:.0%}",
+                "lies in it": "yes" if interval.low <= power <= interval.high else "no",
+            }
+        )
+    text = (
+        "The predicted rate is the mean over the sessions of a dose: how often an estimate around their "
+        "common overhead, with the spread of a session's own pairs, lies beyond what that session calls OVER."
+    )
+    return Table("Dose and response", text if rows else "Not run yet.", rows)
+
+
+def _list_faults(results: Sequence[Result]) -> Table:
+    """Return every fault: what was expected, and what came out."""
+    rows = []
+    for result in results:
+        experiment = result.experiment
+        if experiment.group == SAME_BUILD or experiment.dose:
+            continue
+        got = "old" if result.old_lines else "never run"
+        if result.lines:
+            got = _describe(result.differing[-1]) if result.differing else "as expected"
+        rows.append(
+            {
+                "class": experiment.group,
+                "planted": experiment.name,
+                **_describe_expected(experiment),
+                "got": got,
+                "seconds": result.longest,
+                "by": f"`{experiment.test or ' '.join(experiment.command) or 'a session'}`",
+            }
+        )
+    return Table("Faults", f"{len(rows)} faults.", rows)
+
+
+def fill_page(text: str, tables: Mapping[str, Table], name: str) -> str:
+    """Return a page whose marked places have the tables."""
+
+    def fill(match: re.Match[str]) -> str:
+        if match["table"] not in tables:
+            raise UsageError(f"{name}: there is no table {match['table']!r}; there are {', '.join(tables)}")
+        return f"{match['begin']}\n\n{tables[match['table']]}\n\n{match['end']}"
+
+    places = r"(?P<begin><!-- ci/evidence: (?P<table>[a-z ]+) -->).*?(?P<end><!-- end of (?P=table) -->)"
+    return re.sub(places, fill, text, flags=re.DOTALL)
+
+
+def render_page(tables: Mapping[str, Table]) -> str:
+    """Return all tables as one page of HTML."""
+    answer = tables["differed"].text
+    return render_tables("What was tried, and what came of it", answer, list(tables.values()))

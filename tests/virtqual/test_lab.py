@@ -1,0 +1,141 @@
+"""The lab of `ci/evidence`: which experiments are done, what is old, and the pages that the results give."""
+
+import json
+import sys
+
+import pytest
+
+from virtqual import paths
+from virtqual.errors import UsageError
+
+LAB = paths.root() / "benchmarks/lab"
+sys.path.insert(0, str(LAB))
+import run as lab  # noqa: E402
+import tables  # noqa: E402
+from experiments import Experiment, load_experiments  # noqa: E402
+
+METRIC = {"outcome": "WITHIN", "log": 0.1, "sd_of_a_pair": 0.05, "over_from": 0.2, "pairs": 4}
+NOTHING = {"name": "nothing", "class": "same build", "answer": "WITHIN", "exit_code": [0], "over": []}
+
+
+def make_line(experiment, number=1, **changes):
+    line = {
+        "experiment": experiment.name,
+        "number": number,
+        "definition": experiment.digest(),
+        "commit": "0" * 40,
+        "date": "2026-11-25",
+        "machine": {"cpu": "a processor", "cores": 2, "kernel": "6.1"},
+        "noise": {"steal": 0.01, "load": 1.5},
+        "seconds": 400.0,
+        "exit_code": 0,
+        "metrics": {"fork_time@one core": METRIC},
+    }
+    return line | changes
+
+
+def test_the_committed_results_give_the_committed_pages():
+    """Edits between the marks of a page are lost: edit what makes the tables; `ci/evidence --page` writes."""
+    made = tables.make_tables(tables.match_results(load_experiments(), lab.read_lines(lab.RESULTS)))
+    for name in lab.PAGES:
+        text = (paths.root() / name).read_text(encoding="utf-8")
+        assert tables.fill_page(text, made, name) == text, f"{name}: run `ci/evidence --page`"
+        edited = text.replace("| class |", "| kind |")
+        assert tables.fill_page(edited, made, name) == text != edited
+
+
+def test_a_place_for_a_table_that_is_not_there_is_named():
+    with pytest.raises(UsageError, match=r"a\.md: there is no table 'none'"):
+        tables.fill_page("<!-- ci/evidence: none --><!-- end of none -->", {}, "a.md")
+
+
+@pytest.mark.parametrize(
+    ("change", "is_expected"),
+    [
+        ({}, True),
+        ({"exit_code": 3}, False),
+        ({"metrics": {"fork_time@one core": METRIC | {"outcome": "OVER"}}}, False),
+    ],
+)
+def test_a_result_that_is_not_as_expected_stays_and_comes_first(change, is_expected):
+    experiment = Experiment(**NOTHING)
+    results = tables.match_results([experiment], [make_line(experiment, **change)])
+    made = tables.make_tables(results)
+    assert len(made["differed"].rows) == (not is_expected)
+    assert next(iter(made)) == "differed"
+
+
+def test_what_changed_since_is_old_and_is_run_again(monkeypatch, tmp_path):
+    before, now = Experiment(**NOTHING), Experiment(**NOTHING | {"exit_code": [0, 3]})
+    (result,) = tables.match_results([now], [make_line(before)])
+    assert (len(result.lines), len(result.old_lines)) == (0, 1)
+    faulty = Experiment(**NOTHING, fault=["stop_guests", 0.25])
+    digest = faulty.digest()
+    monkeypatch.setattr(lab.planted, "stop_guests", lambda share: None)
+    assert faulty.digest() != digest
+
+    out = tmp_path / "results.jsonl"
+    out.write_text(json.dumps(make_line(before)) + "\n")
+    monkeypatch.setattr(lab, "run_session", make_line)
+    lab.run_experiments([before], out)
+    assert len(lab.read_lines(out)) == 1
+    lab.run_experiments([now], out)
+    assert [line["definition"] for line in lab.read_lines(out)] == [before.digest(), now.digest()]
+
+
+def test_it_goes_on_after_a_stop_in_turns(monkeypatch, tmp_path):
+    experiments = [Experiment(**NOTHING | {"name": name, "sessions": 2}) for name in "ab"]
+    out, runs = tmp_path / "results.jsonl", []
+
+    def stop_at_third(experiment, number):
+        runs.append((experiment.name, number))
+        if len(runs) == 3:
+            raise KeyboardInterrupt
+        return make_line(experiment, number)
+
+    monkeypatch.setattr(lab, "run_session", stop_at_third)
+    with pytest.raises(KeyboardInterrupt):
+        lab.run_experiments(experiments, out)
+    lab.run_experiments(experiments, out)
+    assert runs == [("a", 1), ("b", 1), ("a", 2), ("a", 2), ("b", 2)]
+
+
+def test_a_session_that_the_cluster_ended_does_not_count(monkeypatch):
+    codes = iter([5, 5, 0])
+    monkeypatch.setattr(lab, "run_session", lambda e, n: make_line(e, n, exit_code=next(codes), why="lost"))
+    line = lab.run_until_it_counts(Experiment(**NOTHING), 1)
+    assert (line["exit_code"], line["ended_by_the_cluster"]) == (0, ["lost", "lost"])
+
+
+def test_tests_are_counted_by_name_with_their_cases(monkeypatch):
+    """A test that is skipped is not done, and one that fails is not as expected."""
+    passed = "tests/virtqual/test_small_parts.py::test_a_job_that_did_not_end"
+    case = "tests/virtqual/preflight/test_rules.py::test_the_rule_finds_its_load[steal]"
+    experiments = [Experiment(**NOTHING | {"name": test, "test": test}) for test in (passed, case)]
+    lines = list(lab.run_tests(experiments))
+    assert [(line["experiment"], line["failed"]) for line in lines] == [(case, 0), (passed, 0)]
+    assert lines[0]["cases"] == 1
+    assert experiments[0].is_as_expected(lines[1])
+    assert not experiments[0].is_as_expected(lines[1] | {"failed": 1})
+
+
+def test_bounds_are_exact():
+    """With no error in n sessions the bound is 1 - 0.05^(1/n)."""
+    assert tables.bound_rate(0, 60) == pytest.approx(1 - 0.05 ** (1 / 60))
+    assert tables.bound_rate(3, 3) == 1
+
+
+def test_the_power_is_that_of_the_sessions_own_noise():
+    dose = Experiment(**NOTHING | {"class": "dose", "dose": "fork_time", "over": None})
+    metrics = [METRIC | {"log": log, "outcome": "OVER" if log > 0.2 else "UNDECIDED"} for log in (0.15, 0.25)]
+    lines = [make_line(dose, k, metrics={"fork_time@one core": each}) for k, each in enumerate(metrics, 1)]
+    (row,) = tables.make_tables(tables.match_results([dose], lines))["doses"].rows
+    # The mean overhead lies where OVER begins.
+    assert row[3:] == ["1 of 2", "1% to 99%", "50%", "yes"]
+
+
+def test_the_page_of_html_has_all_tables_and_no_script():
+    experiment = Experiment(**NOTHING | {"name": "<script>nothing"})
+    html = tables.render_page(tables.make_tables(tables.match_results([experiment], [make_line(experiment)])))
+    assert "&lt;script&gt;nothing" in html
+    assert "<script" not in html
