@@ -35,6 +35,8 @@ from .selection import Selection
 # The shell's exit code for a program with an instruction that the processor lacks.
 SIGILL_CODE = 128 + signal.SIGILL
 JOB_FILES = Path(virtqual.job.__file__).parent
+#: The sentence of a script of ours that gave up.
+WHY_FILE = "virtqual.why"
 
 
 class Sampled(Selection):
@@ -152,7 +154,9 @@ class Sampled(Selection):
             raise SanityError(reason)
         if self.job.exitcode != 0:
             hint = " (SIGILL: docs/preflight.md, stack-target)" if self.job.exitcode == SIGILL_CODE else ""
-            raise SanityError(f"job exited with exit code {self.job.exitcode}{hint}")
+            reason = Path(self.stagedir) / WHY_FILE
+            why = f": {notes.read_note_text(reason, '').strip()}" if reason.is_file() else ""
+            raise SanityError(f"job exited with exit code {self.job.exitcode}{hint}{why}")
         host = None
         if self.slot.side == "virtual":
             host = VirtualExtras.from_reframe(self.partition_extras).read_host()

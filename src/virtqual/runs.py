@@ -100,10 +100,13 @@ class Result(BaseModel):
         )
 
     @classmethod
-    def curve(cls, metric: str, setting: str, values: dict[float, float]) -> Result:
+    def curve(
+        cls, metric: str, setting: str, values: dict[float, float], invalid: tuple[str, ...] = ()
+    ) -> Result:
         """Return the result of a metric that has a value for each size."""
         points = tuple(sorted(values))
-        return cls(metric=metric, setting=setting, points=points, values=tuple(values[p] for p in points))
+        in_order = tuple(values[point] for point in points)
+        return cls(metric=metric, setting=setting, points=points, values=in_order, invalid=invalid)
 
     @classmethod
     def average(cls, repetitions: Sequence[Result]) -> Result:
@@ -131,6 +134,13 @@ class Result(BaseModel):
         if refusals:
             invalid = tuple(f"{len(refusals)} of {count} repetitions: {reason}" for reason in refusals[0])
         return first.model_copy(update={"values": tuple(map(typical_value, columns)), "invalid": invalid})
+
+    def up_to(self, largest: float | None) -> Result:
+        """Return the part of a curve up to a size; it may be empty."""
+        if largest is None or self.points[-1] <= largest:
+            return self
+        count = sum(point <= largest for point in self.points)
+        return self.model_copy(update={"points": self.points[:count], "values": self.values[:count]})
 
     @property
     def _described(self) -> str:

@@ -24,11 +24,11 @@ SHARING = {"nodes_of_hosts": {"host": [f"cloud-{k}" for k in range(1, 5)]}, "mem
 
 
 # What `-t` selects by (docs/checks.md).
-TOPICS, SCOPES = {"memory", "noise", "storage", "mpi", "rdma", "linpack", "app"}, {"quick", "full"}
+TOPICS, SCOPES = {"memory", "noise", "storage", "service", "mpi", "rdma", "linpack", "app"}, {"quick", "full"}
 FEATURES = (
     "stream", "memory-bandwidth", "mpi-latency", "mpi-bandwidth", "osu", "perftest", "hpcc", "xhpl", "npb",
     "lammps", "namd", "wrf-ideal", "wrf-real", "milc", "stress-ng",
-    "pointer-chase", "fixed-work", "fio",
+    "pointer-chase", "fixed-work", "fio", "postgresql",
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import pytest
 from site_runs import CHECKS, copy_stand_in, make_program, make_stack, outcome, read_cases
 
 OSU = ("osu_latency", "osu_bw")
+POSTGRES = ("postgres", "initdb", "pg_ctl", "pgbench")
 BOTH = ("-n", r"^stream.*%threads=1\b|^osu_node.*%benchmark=(latency|bw)$")
 
 QUALIFY = ("qualify", "--system", "testsite", "--stack", "micro", "--full")
@@ -20,6 +21,7 @@ def equipped(site):
     names = ("stream", "stress-ng", "pointer_chase", "fixed_work", "fio")
     stream, stress_ng, pointer_chase, fixed_work, fio = (copy_stand_in(site, "micro", name) for name in names)
     osu = {name: copy_stand_in(site, "micro", "osu", name) for name in OSU}
+    postgres = {name: copy_stand_in(site, "micro", "postgres", name) for name in POSTGRES}
     make_stack(
         site,
         "micro",
@@ -30,6 +32,7 @@ def equipped(site):
         make_program(pointer_chase, "pointer-chase", "1.0"),
         make_program(fixed_work, "fixed-work", "1.0"),
         make_program(fio, "fio", "3.33"),
+        make_program(postgres["postgres"], "postgresql", "15.18", data=postgres),
     )
     return site
 
@@ -110,6 +113,60 @@ def test_storage_is_judged_below_the_stated_directory_and_nothing_is_left_there(
     for metric in ("random_read", "random_write", "read", "write", "sync", "sync_p99"):
         assert f"OVER storage_{metric}@direct" in done.stdout, outcome(done)
     assert list(scratch.iterdir()) == []
+
+
+@pytest.fixture
+def served(equipped):
+    """The site without `setpriv`: the directories of tests are closed to other users."""
+    for partition in ("bare", "cloud"):
+        file = equipped.path / f"slurm/bin.{partition}/setpriv"
+        file.parent.mkdir()
+        file.write_text('#!/bin/sh\nwhile case $1 in --*) ;; *) false ;; esac; do shift; done\nexec "$@"\n')
+        file.chmod(0o755)
+    return equipped
+
+
+def test_both_sides_of_a_database_get_the_same_rates_which_are_shares_of_the_native_peak(served):
+    served.fault("slow.cloud", "2")
+    line = ("-n", "^db_pgbench.*load=all.*memory", "-S", "scope=full")
+    done = served.reframe(*line, checks="db_pgbench.py", FAKE_SCALE="small")
+    assert done.returncode != 0
+    for metric in ("throughput", "p50"):
+        assert f"OVER db_{metric}@memory, " in done.stdout, outcome(done)
+    (peak,) = {answer["value"] for run in served.session()["runs"] for answer in run["answers"]}
+    assert peak == pytest.approx(400, rel=0.05)
+    scripts = served.path.glob("slurm/reframe/output/*/testsite/*/micro/db_pgbench_[0-9a-f]*/rfm_job.sh")
+    loads = [re.findall(r"peak:5:|\d\d:12:[\d.]+", script.read_text()) for script in scripts]
+    rates = [f"{share}:12:{peak * share / 100:.6g}" for share in (25, 50, 75)]
+    assert sorted(loads) == [["peak:5:"]] * 2 + [["peak:5:", *rates]] * 8
+    # The largest rate and the share of late transactions are reported, and not judged.
+    assert {"db_p50_75", "db_on_time_25"} <= read_values(served).keys()
+    (latency,) = [v for v in served.session()["verdicts"] if v["metric"] == "db_p50"]
+    assert [point["size"] for point in latency["points"]] == [25, 50]
+    report = next(served.path.rglob("report.html")).read_text()
+    assert "Reported, and not judged" in report
+    assert "db_on_time, memory, " in report
+
+
+def test_a_client_that_is_the_limit_makes_the_latencies_invalid(served):
+    served.fault("fault.client.cloud")
+    done = served.reframe(
+        "-n", "^db_pgbench.*load=half.*memory", checks="db_pgbench.py", VIRTQUAL_PAIRS="0:1"
+    )
+    assert done.returncode != 0
+    assert re.search(r"INVALID db_p50@memory, \d+ connections, half load", done.stdout), outcome(done)
+    assert "the client is the limit: it begins requests 20 ms late (p99)" in outcome(done)
+
+
+def test_a_database_that_does_not_start_and_a_peak_that_is_not_known_are_named(served):
+    served.fault("fault.start.cloud")
+    half = ("-n", "^db_pgbench.*load=half.*memory")
+    done = served.reframe(*half, checks="db_pgbench.py", VIRTQUAL_PAIRS="0:0")
+    assert done.returncode != 0
+    why = "the start of the server failed: FATAL: could not create semaphores: No space left on device"
+    assert f"PostgreSQL: {why}" in " ".join(outcome(done).split()), outcome(done)
+    done = served.reframe(*half, checks="db_pgbench.py", VIRTQUAL_PAIRS="1:1")
+    assert "the native peak is not known, of which shares are offered" in " ".join(outcome(done).split())
 
 
 @pytest.mark.skipif(os.cpu_count() == 1, reason="one CPU has no second hardware thread")

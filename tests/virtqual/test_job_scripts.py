@@ -3,7 +3,9 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import virtqual.job
 from virtqual.identity import gather
 from virtqual.job import notes
+from virtqual.programs import pgbench
 
 SCRIPTS = Path(virtqual.job.__file__).parent
 # A program that tells whether its node was looked at before it.
@@ -252,3 +255,33 @@ def test_a_node_that_says_it_has_cores_of_all_cpus(stage):
     file.write_text(file.read_text().replace(gather.LAST_LINE, f"{more}{gather.LAST_LINE}"))
     with pytest.raises(notes.NotesError, match=f"{file.name}: .* names more than 256 CPUs"):
         notes.identify_nodes(notes.read(stage, len(noted.tasks), "7"), None)
+
+
+@pytest.mark.slow
+def test_a_real_database_that_is_stopped_shows_in_the_p99_of_its_client_and_leaves_nothing(tmp_path):
+    """The server stops for 2 s in 20: at 100 a second one transaction in ten waits for it."""
+    servers = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    if not servers:
+        pytest.skip("there is no PostgreSQL here (Debian: apt-get install postgresql)")
+    place = Path("/dev/shm")
+    before = set(place.iterdir())
+    for name in ("postgres.sh", "pgbench.sh"):
+        shutil.copy(SCRIPTS / name, tmp_path)
+    line = ["./pgbench.sh", servers[0], place, "1", "4", "0", "7", "peak:2:", "stall:22:100"]
+    with subprocess.Popen(line, cwd=tmp_path) as job:
+        while not (tmp_path / "stall.out").exists():
+            time.sleep(0.1)
+        time.sleep(10)
+        (directory,) = set(place.iterdir()) - before
+        main = int((directory / "data/postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{main}/task/{main}/children").read_text("utf-8").split()
+        for sign, seconds in ((signal.SIGSTOP, 2), (signal.SIGCONT, 0)):
+            for process in (main, *map(int, children)):
+                os.kill(process, sign)
+            time.sleep(seconds)
+    assert job.returncode == 0
+    load = pgbench.parse((tmp_path / "stall.out").read_text()).offered
+    assert load.p50 < 500
+    assert 1500 < load.p99 < 3000
+    assert pgbench.parse((tmp_path / "peak.out").read_text()).rate > 10
+    assert set(place.iterdir()) == before

@@ -42,9 +42,11 @@ def command(
     current = registry.load_current(stacks, recipe) if recipe else None
     if todo.packages:
         _say.print(f"packages of the distribution to install: {' '.join(todo.packages)}")
+    if todo.unpacked:
+        _say.print(f"packages to unpack into {stacks / registry.NAME}: {' '.join(todo.unpacked)}")
     if todo.wheels:
         _say.print(f"wheels to install into {stacks / registry.NAME}: {' '.join(todo.wheels)}")
-    if current and not (todo.wheels or todo.packages):
+    if current and not (todo.wheels or todo.packages or todo.unpacked):
         _say.print(f"registry stack {current.hash} is set up: {', '.join(current.features)}")
         return
     if not is_registry:

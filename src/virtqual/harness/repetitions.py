@@ -1,7 +1,9 @@
-"""The number of times that a run starts its program: as many as make the run long enough to be measured.
+"""What the warm-ups of a case decide for all of its runs: how often they start the program, or which peak.
 
-The warm-up of each side measures how long the program takes, and shows how fine its clock is.  A case that
-an earlier session, or an earlier round of this session, has measured is measured again with the same number.
+The warm-up of each side measures how long the program takes, and shows how fine its clock is.  That of a
+service shows on the native side how many requests a second it answers at most: its runs are offered shares of
+this peak, the same rates on both sides.  A case that an earlier session, or an earlier round of this session,
+has measured is measured again with the same number, and at the same rates.
 """
 
 from __future__ import annotations
@@ -92,8 +94,12 @@ def count_for_clock(starts: Sequence[Sequence[Result]], hypervisor_class: str) -
     return max(counts)
 
 
-#: By stack and case: the numbers of earlier rounds and sessions, for this process.
+#: The name of the answer by which the runs of a service agree on their offered rates.
+NATIVE_PEAK = "native peak"
+
+#: By stack and case: the numbers and the peaks of earlier rounds and sessions, for this process.
 _decided: dict[tuple[str, str], int] = {}
+_peaks: dict[tuple[str, str], float] = {}
 
 
 def starts_of(session: Session) -> dict[str, int]:
@@ -101,12 +107,25 @@ def starts_of(session: Session) -> dict[str, int]:
     return {run.check: run.repetitions for run in session.runs}
 
 
+def peaks_of(session: Session) -> dict[str, float]:
+    """Return by case the native peak of which the runs of a session were offered shares."""
+    answers = ((run.check, answer) for run in session.runs for answer in run.answers)
+    return {check: answer.value for check, answer in answers if answer.name == NATIVE_PEAK}
+
+
 def take_over(session: Session) -> None:
     """Make the runs of this process repeat their programs as a session and its earlier session do."""
     for case, count in {**starts_of(session), **session.repetitions}.items():
         _decided[session.stack["name"], case] = count
+    for case, peak in {**peaks_of(session), **session.peaks}.items():
+        _peaks[session.stack["name"], case] = peak
 
 
 def decided_starts(stack: str, case: str) -> int | None:
     """Return how often the runs of a case must start its program; None if its warm-ups decide."""
     return _decided.get((stack, case))
+
+
+def decided_peak(stack: str, case: str) -> float | None:
+    """Return the native peak of which the runs of a case are offered shares; None if its warm-ups show it."""
+    return _peaks.get((stack, case))

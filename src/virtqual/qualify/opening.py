@@ -296,6 +296,7 @@ def _open(
         stack=stack,
         against=earlier.session if earlier else None,
         repetitions=repetitions.starts_of(earlier) if earlier else {},
+        peaks=repetitions.peaks_of(earlier) if earlier else {},
         # A plain run has one round.
         recreates_vms=bool(request and system.virtual.recreate_vms),
         build_is_stated=system.virtual.is_build_stated,

@@ -234,6 +234,7 @@ class Row:
 def _content(session: Session) -> dict[str, Any]:
     admitted = admitted_of(session)
     series, checks = series_of(admitted.runs, project_references()), checks_of(session.runs)
+    all_sizes = series_of(admitted.runs, project_references(), with_reported=True)
     verdicts = sorted(session.verdicts, key=_excess, reverse=True)
     forest = plots.draw_forest(verdicts, BAR)
     began = min((run.start for run in session.runs), default=0.0)
@@ -241,7 +242,8 @@ def _content(session: Session) -> dict[str, Any]:
     rows = []
     for number, (verdict, bar) in enumerate(zip(verdicts, forest.bars, strict=True), 1):
         run = runs.get(checks.get(verdict.series, ""))
-        rows.append(_make_row(number, verdict, series.get(verdict.series), run, bar, began))
+        both = series.get(verdict.series), all_sizes.get(verdict.series)
+        rows.append(_make_row(number, verdict, both, run, bar, began))
     judged = {run.check for run in session.runs for result in run.results if result.series in series}
     first = {side: next((run for run in session.runs if run.side == side), None) for side in SIDES}
     facts = _list_facts(session)
@@ -255,6 +257,11 @@ def _content(session: Session) -> dict[str, Any]:
         "undecided": [row for row in rows if row.verdict.outcome is Outcome.UNDECIDED],
         "invalid": [row for row in rows if row.verdict.outcome is Outcome.INVALID],
         "for_vendor": [row for row in rows if row.verdict.outcome is Outcome.OVER] or rows[:3],
+        "reported": [
+            (part, _draw_values(part), _name_axis(part), _format_runs(part, began))
+            for name, part in all_sizes.items()
+            if name not in series and part.valid
+        ],
         "unmeasured": {name: reasons for name, reasons in session.refused.items() if name not in judged},
         "facts": facts,
         "brief": [facts["system"], f"class {facts['class']}", facts["measured"], facts["session"]],
@@ -274,16 +281,23 @@ def _excess(verdict: Verdict) -> tuple[bool, float]:
 
 
 def _make_row(
-    number: int, verdict: Verdict, series: Series | None, run: Run | None, bar: plots.Bar | None, began: float
+    number: int,
+    verdict: Verdict,
+    both: tuple[Series | None, Series | None],
+    run: Run | None,
+    bar: plots.Bar | None,
+    began: float,
 ) -> Row:
+    """Return the row of a verdict; `both` is its series, and the series with sizes that are only reported."""
+    series, all_sizes = both
     check = run.check if run else ""
     claims = [entry for entry in _load_claims() if entry[2].metric == verdict.metric]
     described = [_describe_claim(*entry, verdict.better) for entry in claims]
-    if series is None or not series.pairs:
+    if series is None or all_sizes is None or not series.pairs:
         return Row(number, verdict, check, bar, None, None, None, "", "", described, [])
     curve, ratios = None, None
     if series.points and series.valid:
-        curve = _draw_values(series)
+        curve = _draw_values(all_sizes)
         if verdict.points:
             ratios = _draw_ratios(verdict, [case for _, _, case in claims if case.sizes])
     return Row(
@@ -294,8 +308,8 @@ def _make_row(
         dots=_draw_dots(verdict, series),
         curve=curve,
         ratios=ratios,
-        axis=f"{series.metric.axis}, {series.metric.axis_unit}" if series.points else "",
-        raw=_format_runs(series, began),
+        axis=_name_axis(series),
+        raw=_format_runs(all_sizes, began),
         claims=described,
         slowdowns=project_noise(series, run) if run else [],
     )
@@ -356,6 +370,13 @@ def _draw_values(series: Series) -> plots.Curves:
         logs = np.log([series.medians(side), values.min(axis=0), values.max(axis=0)])
         bands.append((side, series.points, [tuple(row) for row in logs.T.tolist()]))
     return plots.draw_curves(bands, WIDTH, HEIGHT)
+
+
+def _name_axis(series: Series) -> str:
+    """Return quantity and unit of a curve's sizes; empty for a scalar."""
+    metric = series.metric
+    judged = f" (judged up to {metric.judged_up_to:g})" if metric.judged_up_to else ""
+    return f"{metric.axis}, {metric.axis_unit}{judged}" if series.points else ""
 
 
 def _draw_ratios(verdict: Verdict, claims: Sequence[PublishedCase]) -> plots.Curves:

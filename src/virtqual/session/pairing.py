@@ -30,9 +30,15 @@ DECLARED_NOISE: dict[Gate, Prior] = {
 
 
 def series_of(
-    runs: Iterable[Run], references: References, wanted_ids: Container[str] | None = None
+    runs: Iterable[Run],
+    references: References,
+    wanted_ids: Container[str] | None = None,
+    *,
+    with_reported: bool = False,
 ) -> dict[str, Series]:
     """Pair up the samples of runs, by series id in order of appearance; `wanted_ids` None is all.
+
+    Values at sizes that are only reported are left out unless `with_reported` is set.
 
     Raises
     ------
@@ -45,8 +51,12 @@ def series_of(
     for run in runs:
         for result in run.results:
             if wanted_ids is None or result.series in wanted_ids:
-                _, samples = samples_by_series.setdefault(result.series, (result, []))
-                samples.append(_make_sample(run, result))
+                chosen = result
+                if result.points and not with_reported:
+                    chosen = result.up_to(references.metrics[result.metric].judged_up_to)
+                if chosen.values:
+                    _, samples = samples_by_series.setdefault(chosen.series, (chosen, []))
+                    samples.append(_make_sample(run, chosen))
     series = {}
     for name, (first, samples) in samples_by_series.items():
         metric = references.metrics[first.metric] if first.declared is None else _make_metric(first)

@@ -156,6 +156,8 @@ class Head(BaseModel):
     against: Name | None = None
     #: How often a run of a case starts its program, if the earlier session has decided it.
     repetitions: dict[str, int] = {}
+    #: The native peak of a case, of which shares are offered, if the earlier session has shown it.
+    peaks: dict[str, float] = {}
     #: The VMs are created anew between rounds.
     recreates_vms: bool = False
     #: A person typed the hypervisor's build into the system file, and no host reported it.

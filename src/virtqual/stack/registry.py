@@ -23,6 +23,8 @@ from virtqual.stack import manifest, sbom
 from virtqual.stack.manifest import Manifest, Program, load_recipe
 
 NAME, FILE = "registry", "registry.yaml"
+#: The directory of packages that are unpacked, each with a file of its version.
+UNPACKED, VERSION_FILE = "unpacked", "version"
 _NO_REGISTRY_STACK = (
     "\nso the registry stack cannot be set up here. The Spack stack can be built without a network "
     "(docs/stack.md)"
@@ -35,6 +37,7 @@ class InstallPlan:
 
     wheels: tuple[str, ...]  # pinned requirements for pip
     packages: tuple[str, ...]  # packages of the distribution
+    unpacked: tuple[str, ...]  # packages of the distribution that are unpacked, and not installed
     stack: bool  # False if they are only for other uses
 
 
@@ -80,7 +83,7 @@ def plan(stacks: Path, recipe: dict[str, Any] | None, extra_packages: tuple[str,
     Raises InfrastructureError if packages are needed and this machine is no Debian.
     """
     stack = recipe is not None
-    recipe = recipe or {"wheels": (), "packages": ()}
+    recipe = recipe or {"wheels": (), "packages": (), "unpacked": ()}
     stamp = stacks / NAME / "wheels.txt"
     installed = stamp.read_text(encoding="utf-8").split() if stamp.is_file() else []
     wheels = tuple(wheel for wheel in recipe["wheels"] if wheel not in installed)
@@ -90,7 +93,10 @@ def plan(stacks: Path, recipe: dict[str, Any] | None, extra_packages: tuple[str,
             f"this machine is no Debian (it has no dpkg-query), and these packages are needed: "
             f"{' '.join(packages)}{_NO_REGISTRY_STACK if stack else ''}"
         )
-    return InstallPlan(wheels, tuple(package for package in packages if not _read_version(package)), stack)
+    missing = tuple(package for package in packages if not _read_version(package))
+    directory = stacks / NAME / UNPACKED
+    unpacked = tuple(name for name in recipe["unpacked"] if not (directory / name / VERSION_FILE).is_file())
+    return InstallPlan(wheels, missing, unpacked, stack)
 
 
 def install(stacks: Path, todo: InstallPlan) -> None:
@@ -98,6 +104,8 @@ def install(stacks: Path, todo: InstallPlan) -> None:
     try:
         if todo.packages:
             _install_packages(todo.packages)
+        for package in todo.unpacked:
+            _unpack(package, stacks / NAME / UNPACKED / package)
         if todo.wheels:
             _install_wheels(stacks / NAME, todo.wheels)
     except InfrastructureError as error:
@@ -115,6 +123,19 @@ def _install_packages(packages: tuple[str, ...]) -> None:
     execute.run_checked(["apt-get", "update", "-q"], "apt-get update failed", env=env)
     command = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *packages]
     execute.run_checked(command, f"apt-get could not install {names}", env=env)
+
+
+def _unpack(package: str, directory: Path) -> None:
+    """Unpack a package whose installation would do more, such as start a server."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    fetch = ["env", "-C", str(directory), "apt-get", "download", "-q", package]
+    execute.run_checked(fetch, f"apt-get could not fetch {package}")
+    (file,) = directory.glob("*.deb")
+    execute.run_checked(["dpkg-deb", "-x", file, directory], f"{file} could not be unpacked")
+    version = execute.run_checked(["dpkg-deb", "-f", file, "Version"], f"{file} has no version")
+    file.unlink()
+    (directory / VERSION_FILE).write_text(version, encoding="utf-8")
 
 
 def _install_wheels(target: Path, wheels: tuple[str, ...]) -> None:
@@ -140,6 +161,7 @@ def write_manifest(stacks: Path, recipe: dict[str, Any]) -> Manifest:
     places = {
         "prefix": str(prefix),
         "site": str(prefix / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"),
+        "unpacked": str(target / UNPACKED),
         "lib": f"/usr/lib/{sysconfig.get_config_var('MULTIARCH') or 'x86_64-linux-gnu'}",
     }
     # Programs of the distribution ask for the library by Debian's name.
@@ -185,10 +207,14 @@ def _describe_program(
     path, *libraries = (Path(text.format(**places)) for text in (entry["path"], *entry.get("libraries", ())))
     for file in (path, *libraries):
         if not file.is_file():
-            source = entry.get("package") or entry.get("wheel") or entry["source"]
+            source = next(entry[key] for key in ("package", "unpacked", "wheel", "source") if key in entry)
             raise InfrastructureError(f"{file} is missing: the stack's {name} comes from {source!r}")
-    if package := entry.get("package"):
-        version = _read_version(package)
+    purl: str | None = None
+    if package := entry.get("package", entry.get("unpacked")):
+        if "unpacked" in entry:
+            version = (Path(places["unpacked"]) / package / VERSION_FILE).read_text(encoding="utf-8").strip()
+        else:
+            version = _read_version(package)
         if version is None:
             setup = manifest.name_setup(NAME)
             raise InfrastructureError(f"the package {package!r} is not installed; {setup} installs it")
@@ -197,7 +223,6 @@ def _describe_program(
     elif source := entry.get("source"):
         version = entry["version"]
         origin = f"compiled from {source}"
-        purl = None
     else:
         version = versions[entry["wheel"]]
         origin = f"PyPI wheel {entry['wheel']}"

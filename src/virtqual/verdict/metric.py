@@ -26,6 +26,8 @@ class Metric(DataModel):
         Metrics of one family share budgets and noise if they have none of their own.
     axis, axis_unit
         Quantity and unit of a curve's sizes, such as message size in B.
+    judged_up_to
+        The largest size that is judged; values at larger sizes are only reported. None: all are judged.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -35,14 +37,15 @@ class Metric(DataModel):
     kind: Literal["scalar", "curve"] = "scalar"
     axis: str = ""
     axis_unit: str = ""
+    judged_up_to: NotNegative | None = None
     description: Text
 
     @model_validator(mode="after")
     def _check_axis(self) -> Self:
         if self.kind == "curve" and not (self.axis and self.axis_unit):
             raise ValueError("a curve needs `axis` and `axis_unit`: what it runs over, and in which unit.")
-        if self.kind == "scalar" and (self.axis or self.axis_unit):
-            raise ValueError("a scalar has no axis: remove `axis` and `axis_unit`, or make it a curve.")
+        if self.kind == "scalar" and (self.axis or self.axis_unit or self.judged_up_to is not None):
+            raise ValueError("a scalar has no axis: remove its keys, or make it a curve.")
         return self
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from virtqual.harness import repetitions
 from virtqual.harness.repetitions import MAX_STARTS, StartTime, choose_aim, count_for_clock, count_starts
-from virtqual.runs import Result
+from virtqual.runs import Answer, Result
 from virtqual.session.session import Session
 
 HOUR_S = 3600
@@ -114,7 +114,7 @@ def session(stack, starts, earlier):
         stack={"name": stack, "hash": "0", "programs": []},
         repetitions=earlier,
     )
-    runs = [SimpleNamespace(check=check, repetitions=count) for check, count in starts.items()]
+    runs = [SimpleNamespace(check=check, repetitions=count, answers=()) for check, count in starts.items()]
     return head.model_copy(update={"runs": runs})
 
 
@@ -126,3 +126,13 @@ def test_an_earlier_round_and_an_earlier_session_are_taken_over_by_stack(monkeyp
     assert [repetitions.decided_starts("first", case) for case in cases] == [4, 1, 7, None]
     # The number of the earlier session goes before.
     assert [repetitions.decided_starts("second", case) for case in ("stream", "hpl")] == [6, None]
+
+
+def test_the_native_peak_of_an_earlier_session_goes_before_that_of_an_earlier_round(monkeypatch):
+    monkeypatch.setattr(repetitions, "_peaks", {})
+    peak = Answer(name=repetitions.NATIVE_PEAK, value=120.0, tolerance=1e-9)
+    other = Answer(name="energy", value=7.0, tolerance=1e-9)
+    runs = [SimpleNamespace(check=check, repetitions=1, answers=(other, peak)) for check in ("db", "web")]
+    head = session("stack", {}, earlier={})
+    repetitions.take_over(head.model_copy(update={"runs": runs, "peaks": {"web": 90.0}}))
+    assert [repetitions.decided_peak("stack", case) for case in ("db", "web", "stream")] == [120, 90, None]

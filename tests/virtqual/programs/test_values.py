@@ -1,12 +1,14 @@
 """Every recorded output is read exactly, and a damaged one is refused with its reason."""
 
+import dataclasses
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from samples import PARSERS, parse, read
 
-from virtqual.programs import lammps, mpip, osu
+from virtqual.programs import lammps, mpip, osu, pgbench
 from virtqual.programs.hpcc import HpccRun
 from virtqual.programs.hpl import HplRun
 from virtqual.programs.likwid import LikwidRun
@@ -50,6 +52,80 @@ def test_fio_is_read_exactly():
     assert run.jobs["write"].bandwidth == 1726.326921
     assert (run.jobs["sync"].sync, run.jobs["sync"].sync_p99) == (4014.08, 13434.88)
     assert (run.jobs["read"].sync, run.jobs["read"].runtime) == (None, 2.008)
+
+
+def test_pgbench_is_read_exactly():
+    peak, run = parse("pgbench.peak.out"), parse("pgbench.out")
+    assert (peak.version, peak.clients, peak.transactions, peak.rate) == ("15.18", 4, 4716, 4714.934425)
+    assert (peak.offered, run.threads, run.seconds, run.transactions) == (None, 2, 6, 169)
+    assert run.offered.p50 == pytest.approx(0.564)
+    assert run.offered.p99 == pytest.approx(4.02, abs=0.001)
+    assert (run.offered.on_time, run.offered.client_lag) == (100, pytest.approx(2.782, abs=0.001))
+
+
+def write_pgbench(requests):
+    """Return what pgbench prints of requests of one thread: intended time and latency, lag, client; in us."""
+    numbers, rows, base = {}, [], 1_800_000_000_000_000
+    for intended, latency, lag, client in requests:
+        numbers[client] = numbers.get(client, 0) + 1
+        end = base + intended + latency
+        rows.append((client, numbers[client], latency, 0, end // 10**6, end % 10**6, lag))
+    latencies, lags = (np.array([row[column] for row in rows]) / 1000 for column in (2, 6))
+    seconds = round(rows[-1][4] - base // 10**6)
+    lines = [
+        "pgbench (15.18 (Debian 15.18-0+deb12u1))",
+        "transaction type: <builtin: TPC-B (sort of)>",
+        "scaling factor: 1",
+        "query mode: prepared",
+        f"number of clients: {len(numbers)}",
+        "number of threads: 1",
+        f"duration: {seconds} s",
+        f"number of transactions actually processed: {len(rows)}",
+        "number of failed transactions: 0 (0.000%)",
+        f"latency average = {latencies.mean():.3f} ms",
+        f"latency stddev = {latencies.std():.3f} ms",
+        f"rate limit schedule lag: avg {lags.mean():.3f} (max {lags.max():.3f}) ms",
+        f"tps = {len(rows) / seconds:.6f} (without initial connection time)",
+        "client 1.000 1.000",
+        "thread",
+        *(" ".join(map(str, row)) for row in rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def serve(stops=(), starved=()):
+    """Return requests of 100 s at 100 a second, 2 ms each, to a server or of a client that stops."""
+    rng = np.random.default_rng(7)
+    free = dict.fromkeys(range(8), 0)
+    for intended in np.cumsum(rng.exponential(10_000, 10_000)).astype(int).tolist():
+        client = min(free, key=free.get)
+        begin = max([intended, free[client], *(end for start, end in starved if start <= intended < end)])
+        end = begin + 2000
+        for start, stop in stops:
+            if start < end and begin < stop:
+                end = stop + 2000
+        free[client] = end
+        yield intended, end - intended, max(begin - intended, 1), client
+
+
+def test_a_server_that_stops_for_two_seconds_in_a_hundred_shows_in_the_p99_of_its_client():
+    load = pgbench.parse(write_pgbench(serve(stops=[(50_000_000, 52_000_000)]))).offered
+    assert load.p50 == pytest.approx(2.001, abs=0.1)
+    assert 900 < load.p99 < 1200
+    # All connections waited for the server: the client was in time.
+    assert load.on_time < 99
+    assert (load.client_lag, list(load.find_client_limits())) == (pytest.approx(0.001), [])
+
+
+def test_a_client_that_begins_late_although_a_connection_is_free_is_the_limit():
+    load = pgbench.parse(write_pgbench(serve(starved=[(50_000_000, 52_000_000)]))).offered
+    assert load.client_lag > 500
+    (limit,) = load.find_client_limits()
+    assert "more than a tenth of their latency" in limit
+    busy = dataclasses.replace(load, client_lag=0.1, client_cores=0.62)
+    assert list(busy.find_client_limits()) == [
+        "the client is the limit: each of its threads used 0.62 of a core, more than 0.5"
+    ]
 
 
 def test_fixed_work_is_read_exactly():

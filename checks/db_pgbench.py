@@ -1,0 +1,84 @@
+"""A database under load (PostgreSQL, pgbench): transactions at offered rates, from their intended times."""
+
+from virtqual.programs import pgbench
+from virtqual.runs import Result
+
+from . import counts, overhead
+from .asked import as_asked
+from .offered import Offered
+
+#: Half of the cores are the client's: it must not be what limits the rate.
+MAX_CORES = 16
+CONNECTIONS_PER_CORE = 4
+MAX_SCALE, SCALE_MIB = 32, 16
+SCRIPT = "<builtin: TPC-B (sort of)>"
+PEAK_SECONDS = {"small": 5, "standard": 20}
+#: The first two seconds do not count.
+LOAD_SECONDS = {"small": 12, "standard": 32}
+
+
+@overhead.simple_test
+class db_pgbench(Offered):
+    """A server of the run's own and its client on one node, on cores of their own if there are several."""
+
+    descr = "PostgreSQL at shares of its native peak"
+    feature = "postgresql"
+    storage = parameter(["memory", "disk"], loggable=True)
+    quick = {"load": ("half",), "storage": ("memory",)}
+    scripts = ("postgres.sh", "pgbench.sh")
+    tags = {"service", "quick", "full"}
+
+    @classmethod
+    def explain_unfit(cls, case):
+        """Return why it cannot run: no directory is stated."""
+        scratches = [partition.extras.get("scratch") for partition in counts.compared_partitions()]
+        if case.storage == "disk" and not all(scratches):
+            return super().explain_unfit(case) or "needs extras.scratch in both partitions"
+        return super().explain_unfit(case)
+
+    def arrange(self):
+        """Divide the cores between server and client; the tables fit into an eighth of the memory."""
+        scale = self.partition_extras["scale"]
+        self.num_cpus_per_task = min(self.cores, MAX_CORES)
+        self.client_cores = self.num_cpus_per_task // 2
+        self.connections = CONNECTIONS_PER_CORE * (self.num_cpus_per_task - self.client_cores)
+        fitting = self.node_memory // (8 * SCALE_MIB * 2**20)
+        self.tables = 1 if self.small else max(1, min(MAX_SCALE, fitting))
+        place = self.partition_extras["scratch"] if self.storage == "disk" else "/dev/shm"
+        self.load_seconds = {"peak": PEAK_SECONDS[scale]} if self.measures_peak else {}
+        loads = [f"peak:{PEAK_SECONDS[scale]}:"] if self.measures_peak else []
+        for share, rate in self.choose_rates().items():
+            self.load_seconds[share] = LOAD_SECONDS[scale]
+            loads.append(f"{share}:{LOAD_SECONDS[scale]}:{rate:.6g}")
+        sizes = map(str, (self.tables, self.connections, self.client_cores, self.seed))
+        self.env_vars["VIRTQUAL_WITHIN"] = "./pgbench.sh"
+        self.executable_opts = [place, *sizes, *loads]
+
+    def read(self):
+        """Assert tables, connections and times of each load; then take the peak and the latencies."""
+        runs = {load: pgbench.parse(self.stage_text(f"{load}.out")) for load in self.load_seconds}
+        for load, run in runs.items():
+            as_asked(
+                "pgbench",
+                version=(run.version, self.version(run.version)),
+                script=(run.script, SCRIPT),
+                mode=(run.mode, "prepared"),
+                scale=(run.scale, self.tables),
+                connections=(run.clients, self.connections),
+                threads=(run.threads, max(self.client_cores, 1)),
+                seconds=(run.seconds, self.load_seconds[load]),
+                offered=(run.offered is not None, load != "peak"),
+            )
+        setting = f"{self.storage}, {self.connections} connections"
+        if not self.client_cores:
+            setting += ", client on the server's core"
+        results = []
+        if "peak" in runs:
+            peak = runs.pop("peak").rate
+            results.append(Result.scalar("db_throughput", setting, peak))
+            if self.warm_up:
+                self.keep_peak(peak)
+        if runs:
+            loads = {share: run.offered for share, run in runs.items()}
+            results += self.make_latencies("db", setting, loads)
+        return results

@@ -1,0 +1,80 @@
+"""Services: requests at offered rates, which are shares of the peak that the native warm-up showed."""
+
+from virtqual.errors import InfrastructureError
+from virtqual.harness import repetitions
+from virtqual.runs import Answer, Result
+
+from .base import Measurement
+
+#: Percent of the native peak by load; the metrics say up to which share latencies are judged.
+SHARES = {"half": (50,), "all": (25, 50, 75)}
+
+
+class Offered(Measurement):
+    """A service and its client: both sides get the same requests at the same intended times.
+
+    A warm-up measures the peak, and `read` hands it to `keep_peak`.  All other runs offer `rates`, and with
+    the load ``all`` they measure their own peak, too.
+    """
+
+    repeats = False
+    load = parameter(list(SHARES), loggable=True)
+    quick = {"load": ("half",)}
+    #: The peaks of native warm-ups, up to this one.
+    native_peaks = ()
+
+    @property
+    def measures_peak(self):
+        """Return whether this run measures the peak."""
+        return self.warm_up or self.load == "all"
+
+    @property
+    def seed(self):
+        """The seed of the intended times, the same for both runs of a pair."""
+        return self.slot.pair + 1
+
+    def choose_rates(self):
+        """Return the offered rates by share of the native peak; none for a warm-up."""
+        if self.warm_up:
+            return {}
+        previous = self.previous_tests()
+        if previous and not previous[0].warm_up:
+            self.native_peak = previous[0].native_peak
+        else:
+            decided = repetitions.decided_peak(self.current_environ.name, self.case)
+            peaks = [peak for warm_up in previous for peak in warm_up.native_peaks]
+            if decided is None and not peaks and not self.is_dry_run():
+                raise InfrastructureError(
+                    f"{self.case}: the native peak is not known, of which shares are offered. "
+                    "The native warm-up measures it: run both partitions, from pair 0 on"
+                )
+            # Of several nodes the slowest: none of them is overloaded.
+            self.native_peak = float(f"{decided or min(peaks, default=1.0):.6g}")
+        return {share: self.native_peak * share / 100 for share in SHARES[self.load]}
+
+    def keep_peak(self, rate):
+        """Keep the peak of a warm-up, beside those of the warm-ups before."""
+        self.native_peaks = [peak for test in self.previous_tests() for peak in test.native_peaks]
+        if self.slot.side == "native":
+            self.native_peaks.append(rate)
+
+    def make_latencies(self, name, setting, loads):
+        """Return the curves of a service over the shares, and have both sides agree on the rates.
+
+        Parameters
+        ----------
+        name
+            The metrics are ``NAME_p50``, ``NAME_p99`` and ``NAME_on_time``.
+        loads
+            `OfferedLoad` by share.
+        """
+        self.answers.append(Answer(name=repetitions.NATIVE_PEAK, value=self.native_peak, tolerance=1e-9))
+        judged = [loads[share] for share in SHARES[self.load] if share <= 50]
+        limits = tuple(dict.fromkeys(limit for load in judged for limit in load.find_client_limits()))
+        values = {
+            f"{name}_{what}": {share: getattr(load, what) for share, load in loads.items()}
+            for what in ("p50", "p99", "on_time")
+        }
+        if self.load == "half":
+            setting = f"{setting}, half load"
+        return [Result.curve(metric, setting, curve, limits) for metric, curve in values.items()]

@@ -1,0 +1,69 @@
+# Sourced by bash.  A PostgreSQL server of the run's own, in a new directory that is removed in the end.
+
+# `virtqual_give_up SENTENCE` ends the job; the check shows the sentence.
+virtqual_give_up() {
+    echo "$*" > virtqual.why
+    echo "$*" >&2
+    exit 1
+}
+
+# `virtqual_postgres_failed WHAT` gives up with the last error in the logs.
+virtqual_postgres_failed() {
+    local line
+    line=$(grep -hE 'FATAL|PANIC|ERROR|error:|No space left' "$directory"/*.log | tail -n 1)
+    virtqual_give_up "PostgreSQL: $1 failed: ${line:-$(cat "$directory"/*.log | tail -n 1)}"
+}
+
+# `virtqual_start_postgres POSTGRES PLACE SCALE CONNECTIONS COMMAND...` makes a database below PLACE, and starts the
+# server by COMMAND (`env`, `taskset -c 0-3`).  It sets `bin`, `directory`, where the socket is, and `as_user`: the
+# server refuses to run as root.
+virtqual_start_postgres() {
+    local postgres=$1 place=$2 scale=$3 connections=$4 free needed settings user=nobody
+    shift 4
+    bin=${postgres%/*} needed=$((128 + 64 * scale))
+    free=$(df -Pm "$place" | awk 'END { print $4 }')
+    [ "${free:-0}" -ge "$needed" ] ||
+        virtqual_give_up "PostgreSQL: $place has ${free:-no} MiB free, and $needed are needed. Free them, or choose other storage"
+    directory=$(mktemp -d "$place/virtqual-XXXXXX") || virtqual_give_up "PostgreSQL: no directory can be made in $place"
+    trap virtqual_end_postgres EXIT
+    as_user=(env -C "$directory")
+    if [ "$EUID" = 0 ]; then
+        chown "$user" "$directory"
+        as_user+=(setpriv "--reuid=$user" "--regid=$(id -g "$user")" --clear-groups)
+        "${as_user[@]}" test -x "$postgres" ||
+            virtqual_give_up "PostgreSQL: $user cannot run $postgres. Let all users enter its directories"
+    fi
+    "${as_user[@]}" "$bin/initdb" -D "$directory/data" -U virtqual --auth=trust --no-sync --locale=C --encoding=UTF8 \
+        > "$directory/initdb.log" 2>&1 || virtqual_postgres_failed initdb
+    # No port is used.  What the server does by itself now and then would fall into some runs.
+    settings="-c listen_addresses= -k $directory -c max_connections=$((connections + 10)) -c shared_buffers=$((64 + 16 * scale))MB"
+    settings+=" -c max_wal_size=$((64 + 32 * scale))MB -c checkpoint_timeout=1h -c autovacuum=off -c jit=off"
+    "$@" "${as_user[@]}" "$bin/pg_ctl" start -s -w -t 120 -D "$directory/data" -l "$directory/server.log" -o "$settings" \
+        > "$directory/start.log" 2>&1 || virtqual_postgres_failed "the start of the server"
+}
+
+virtqual_end_postgres() {
+    "${as_user[@]}" "$bin/pg_ctl" stop -s -m immediate -D "$directory/data" > /dev/null 2>&1
+    rm -rf "$directory"
+}
+
+# `virtqual_divide_cores COUNT` sets `server_cpus` and `client_cpus`: the last COUNT of this task's cores are the client's.
+virtqual_divide_cores() {
+    local key value range cpu siblings list=() order=()
+    local -A cores
+    while read -r key value; do
+        [ "$key" != Cpus_allowed_list: ] || IFS=, read -ra list <<< "$value"
+    done < /proc/self/status
+    for range in "${list[@]}"; do
+        for ((cpu = ${range%-*}; cpu <= ${range#*-}; cpu++)); do
+            siblings=$cpu
+            { read -r siblings < "/sys/devices/system/cpu/cpu$cpu/topology/thread_siblings_list"; } 2> /dev/null
+            [ -n "${cores[$siblings]}" ] || order+=("$siblings")
+            cores[$siblings]+=,$cpu
+        done
+    done
+    server_cpus='' client_cpus=''
+    for siblings in "${order[@]:0:${#order[@]}-$1}"; do server_cpus+=${cores[$siblings]}; done
+    for siblings in "${order[@]:${#order[@]}-$1}"; do client_cpus+=${cores[$siblings]}; done
+    server_cpus=${server_cpus#,} client_cpus=${client_cpus#,}
+}
