@@ -76,6 +76,8 @@ def describe_hardware(state, side):
     if state.hypervisor.accelerator == "tcg":
         # One start a run: repetitions on emulated processors would last half a minute.
         extras["run_seconds"] = 0
+    if partition.scratch:
+        extras["scratch"] = str(partition.scratch)
     if partition.rdma:
         # VMs that wait for a CPU lose packets.  With -u 12 they are sent again after 17 ms instead of 67.
         extras["rdma_options"] = ["-d", partition.rdma, "-u", "12"]
@@ -100,6 +102,7 @@ def describe_hypervisor(state):
     parameters = {parameter for host in state.hosts for parameter in host.kvm.items()}
     names = KVM_PARAMETERS | set(state.options.kvm)
     emulators = {host.emulator for host in state.hosts if host.emulator}
+    disk = {"disk_cache": state.options.disk_cache.value} if state.partitions.virtual.scratch else {}
     return {
         "vendor": qemu.vendor,
         "build": qemu.build,
@@ -113,6 +116,7 @@ def describe_hypervisor(state):
             "hosts_emulated_by": sorted(
                 f"QEMU {qemu.build}, sha256 {qemu.sha256[:12]}" for qemu in emulators
             ),
+            **disk,
         },
     }
 

@@ -19,7 +19,8 @@ from vcluster.errors import NodeError, OptionError, RequirementError
 from vcluster.host import read_memory_mib
 from vcluster.kernel import GuestKernel, list_missing_modules
 from vcluster.nodefiles import render_variables
-from vcluster.options import Options
+from vcluster.options import DiskCache, Options
+from vcluster.requirements import program
 from vcluster.slurm_conf import RUN
 from vcluster.topology import Node
 
@@ -27,11 +28,15 @@ from vcluster.topology import Node
 # its own, so that it stays the same under any QEMU of the VMs.
 PACKAGES = ("qemu-system-x86", "qemu-system-common", "qemu-system-data", "seabios")
 EMULATOR = Path("usr/bin/qemu-system-x86_64")
-# A host's modules: its VM's network, KVM, and a watchdog that powers the host off if it stands still.
-MODULES = ("bridge", "tun", "vhost_net", "kvm_amd", "i6300esb")
+# A host's modules: its VM's network, KVM, disks, and a watchdog that powers the host off if it stands still.
+MODULES = ("bridge", "tun", "vhost_net", "kvm_amd", "virtio_blk", "ext4", "i6300esb")
 KVM_MODULES = ("kvm", "kvm_amd", "kvm_intel")
 # The machine's files as the host itself gets them, below its own layer in memory.
 ROOT = RUN / "root"
+# A host has two disks, of which the second is its VM's.  Native node and VM mount their disk here.
+SCRATCH = RUN / "scratch"
+VM_DISK = Path("/dev/vdb")
+DISK_MIB = 256
 # The memory of a host's kernel and of the QEMU in it.
 HOST_MEMORY_MIB = 512
 # QEMU changes the interrupts of a CPU at VMRUN and #VMEXIT without a lock: an interrupt which another thread
@@ -139,6 +144,23 @@ def make_machine(vm: qemu.Machine, emulator: Path, options: Options, logs: Path)
 def control_port(logs: Path, host: str) -> list[str]:
     """Return the options of QEMU that give a host its second serial port, on which it takes commands."""
     return ["-serial", f"unix:{logs / host}.control,server=on,wait=off"]
+
+
+def disk_options(image: Path, cache: DiskCache) -> list[str]:
+    """Return the options of QEMU that give a machine its next disk."""
+    return ["-drive", f"file={qemu.escape(image)},format=raw,if=virtio,cache={cache}"]
+
+
+def make_disk(image: Path) -> list[str]:
+    """Make a disk with an empty file system, and return the options of QEMU that give it to a host.
+
+    It keeps nothing beyond the cluster: a flush need not wait for the disk of this machine.
+    """
+    with image.open("wb") as file:
+        file.truncate(DISK_MIB << 20)
+    # Small file systems would have blocks of 1 KiB.
+    run([program("mkfs.ext4"), "-q", "-F", "-b", "4096", image])
+    return disk_options(image, DiskCache.UNSAFE)
 
 
 def make_entries(

@@ -49,6 +49,16 @@ class Adapter(StrEnum):
         return "virtio-net-pci" if self is Adapter.VIRTIO else self.value
 
 
+class DiskCache(StrEnum):
+    """How QEMU on a host writes to the disk of its VM, by QEMU's own names."""
+
+    NONE = "none"
+    WRITEBACK = "writeback"
+    WRITETHROUGH = "writethrough"
+    DIRECTSYNC = "directsync"
+    UNSAFE = "unsafe"
+
+
 class Options(BaseModel):
     """The options that tell one cluster from another."""
 
@@ -77,6 +87,8 @@ class Options(BaseModel):
     # The read-write directory, at the same path on every node.
     shared: Path
     nic: Adapter = Adapter.VIRTIO
+    # VMs on emulated hosts have a disk.
+    disk_cache: DiskCache = DiskCache.NONE
     # The first four bytes of the VMs' Ethernet addresses.
     mac: str = Field(default=MAC, pattern=r"^[0-9a-f][26ae](:[0-9a-f]{2}){3}$")
     # The vCPUs of VM k stay on the host CPUs of native node k.

@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from vcluster import emulated, host, namespaces, nodefiles, qemu, resident, slurm_conf, topology
+from vcluster import emulated, host, initramfs, namespaces, nodefiles, qemu, resident, slurm_conf, topology
 from vcluster import state as st
 from vcluster.directory import StateDirectory, resolve_visible
 from vcluster.errors import OptionError, RequirementError
 from vcluster.nodefiles import BootFiles
-from vcluster.options import Accelerator, Adapter, Hosts, Options
+from vcluster.options import Accelerator, Adapter, DiskCache, Hosts, Options
 from vcluster.plan import BootPlan, WatchedProgram
 from vcluster.requirements import check_programs
 from vcluster.topology import Node
@@ -95,6 +95,8 @@ def choose_guests(directory: StateDirectory, options: Options, report: Report) -
     report(f"QEMU {build.build}, accelerator {accelerator} ({reason})")
     if emulator is None:
         _check_kvm_parameters(options, accelerator)
+        if options.disk_cache is not DiskCache.NONE:
+            raise OptionError(f"--disk-cache {options.disk_cache}: only VMs on emulated hosts have a disk.")
     else:
         emulated.check_host(files.kernel, options)
         report(f"{options.vms} emulated hosts, by QEMU {emulator.build}")
@@ -184,6 +186,9 @@ def _plan_machines(
 ) -> Iterator[WatchedProgram]:
     """Yield the programs of QEMU that run on this machine."""
     entries = resident.make_entries("kept")
+    if guests.emulator is not None:
+        # guest/node-init mounts a disk if this folder is there.
+        entries.append(initramfs.folder(f"node/{emulated.SCRATCH.name}"))
     logs = directory.logs
     for index, (node, vm) in enumerate(zip(native, virtual, strict=True), 1):
         packed = nodefiles.pack_initramfs(directory, vm, guests.files, options, entries)
@@ -192,11 +197,14 @@ def _plan_machines(
             yield WatchedProgram(name=vm.name, command=tuple(vm_line), nodes=(vm.name,), cpus=vm.cpus)
             continue
         name = emulated.host_name(index)
+        vm_line += emulated.disk_options(emulated.VM_DISK, options.disk_cache)
         host_entries = emulated.make_entries(vm, vm_line, guests.files.kernel, options, logs)
         packed = nodefiles.pack_initramfs(directory, node, guests.files, options, [*entries, *host_entries])
         machine = emulated.make_machine(guests.machine, guests.emulator.binary, options, logs)
         line = qemu.command(machine, node, initramfs=packed, console=logs / f"{name}.console")
         line += emulated.control_port(logs, name)
+        for disk in (node.name, vm.name):
+            line += emulated.make_disk(directory.cache / f"{disk}.disk")
         cpus = topology.choose_cpus(index, machine.vcpus, host.list_cpus())
         yield WatchedProgram(name=name, command=tuple(line), nodes=(node.name, vm.name), cpus=cpus)
 
@@ -210,6 +218,7 @@ def _describe_cluster(
 ) -> st.State:
     this_machine = host.describe_host()
     native_memory_mib = this_machine.memory_mib if guests.emulator is None else options.memory_mib
+    scratch = None if guests.emulator is None else emulated.SCRATCH
     return st.State(
         status="starting",
         created=created,
@@ -238,8 +247,8 @@ def _describe_cluster(
             virtual={node.name: node.address for node in virtual},
         ),
         partitions=st.Partitions(
-            native=_describe_partition(native, options.cpus_per_native_node, native_memory_mib),
-            virtual=_describe_partition(virtual, options.vcpus, options.memory_mib),
+            native=_describe_partition(native, options.cpus_per_native_node, native_memory_mib, scratch),
+            virtual=_describe_partition(virtual, options.vcpus, options.memory_mib, scratch),
         ),
     )
 
@@ -257,10 +266,13 @@ def _describe_vm_hosts(
     )
 
 
-def _describe_partition(nodes: tuple[Node, ...], cpus: int, memory_mib: int) -> st.ClusterPartition:
+def _describe_partition(
+    nodes: tuple[Node, ...], cpus: int, memory_mib: int, scratch: Path | None
+) -> st.ClusterPartition:
     return st.ClusterPartition(
         nodes=tuple(node.name for node in nodes),
         cpus_per_node=cpus,
         memory_mib=memory_mib,
         host_cpus={node.name: node.cpus for node in nodes},
+        scratch=scratch,
     )

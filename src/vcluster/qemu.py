@@ -157,7 +157,7 @@ def command(machine: Machine, node: Node, *, initramfs: Path, console: Path) -> 
     vhost = ",vhost=on" if machine.vhost else ""
     folders = []
     for tag, path in machine.shared.items():
-        folders += ["-fsdev", f"local,id={tag},path={_escape(path)},{passthrough}"]
+        folders += ["-fsdev", f"local,id={tag},path={escape(path)},{passthrough}"]
         folders += ["-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
     return [
         str(machine.binary),
@@ -170,7 +170,7 @@ def command(machine: Machine, node: Node, *, initramfs: Path, console: Path) -> 
         "-m", f"{machine.memory_mib}M",
         *BARE_MACHINE,
         # A machine that is started again keeps the last lines before its loss.
-        "-chardev", f"file,id=console,append=on,path={_escape(console)}",
+        "-chardev", f"file,id=console,append=on,path={escape(console)}",
         "-serial", "chardev:console",
         "-object", "rng-random,id=rng,filename=/dev/urandom",
         "-device", "virtio-rng-pci,rng=rng",
@@ -195,7 +195,8 @@ def firmware_options(binary: Path) -> list[str]:
     return [word for folder in folders for word in ("-L", str(folder))]
 
 
-def _escape(path: Path) -> str:
+def escape(path: Path) -> str:
+    """Return a path as a value among others of one option."""
     return str(path).replace(",", ",,")
 
 

@@ -35,6 +35,7 @@ REQUIREMENTS = (
     Requirement("nsenter", "util-linux", "namespaces"),
     Requirement("mount", "mount", "private mounts"),
     Requirement("bash", "bash", "the scripts inside the nodes"),
+    Requirement("mkfs.ext4", "e2fsprogs", "disks on emulated hosts"),
 )
 
 

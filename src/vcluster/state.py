@@ -91,13 +91,17 @@ class Network(_StatePart):
 
 
 class ClusterPartition(_StatePart):
-    """A Slurm partition: its nodes, their size and host CPUs, and the RDMA device that all have."""
+    """A Slurm partition: its nodes, their size and host CPUs, and what all of them have.
+
+    ``rdma`` is the name of a device, ``scratch`` the folder in which a node mounts its disk.
+    """
 
     nodes: tuple[str, ...]
     cpus_per_node: int
     memory_mib: int
     host_cpus: dict[str, tuple[int, ...]]
     rdma: str | None = None
+    scratch: Path | None = None
 
 
 class Partitions(_StatePart):

@@ -29,7 +29,7 @@ def hosts(guest_kernel: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         pytest.skip(f"no QEMU that emulates hosts: {error}")
     cluster.directory.root.mkdir(parents=True)
     cluster.directory.emulator.symlink_to(emulator)
-    cluster.up("--hosts", "emulated:1", "--kvm", "halt_poll_ns=100000")
+    cluster.up("--hosts", "emulated:1", "--kvm", "halt_poll_ns=100000", "--disk-cache", "writethrough")
     yield cluster
     cluster.vcluster("down")
 
@@ -73,6 +73,18 @@ def test_both_sides_have_the_same_instructions_and_what_jobs_open_in_memory(host
     plugins = slurm_conf.find_plugins()
     for side in SIDES:
         assert on(hosts, side, f"stat -f -c %T {plugins}/auth_munge.so") == "tmpfs"
+
+
+def test_each_side_has_a_disk_of_its_own_and_the_vms_is_opened_as_asked_for(hosts: Cluster) -> None:
+    folder = emulated.SCRATCH
+    line = f"stat -f -c '%T %b' {folder}; : > {folder}/$(hostname); ls {folder}"
+    lines = {side: on(hosts, side, line).splitlines() for side in SIDES}
+    assert lines["native"][0] == lines["virtual"][0]
+    assert lines["native"][0].startswith("ext2/ext3 ")
+    assert [lines[side][1:] for side in SIDES] == [["lost+found", "native1"], ["lost+found", "vm1"]]
+    assert "file=/dev/vdb,format=raw,if=virtio,cache=writethrough" in on_host(hosts, "cat /run/vcluster/vm")
+    partitions = hosts.state().partitions
+    assert partitions.native.scratch == partitions.virtual.scratch == folder
 
 
 def test_commands_on_a_host_have_their_exit_code_and_end_in_time(hosts: Cluster) -> None:

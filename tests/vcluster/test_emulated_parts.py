@@ -88,6 +88,17 @@ def test_a_host_gets_the_command_line_of_its_vm(monkeypatch: pytest.MonkeyPatch)
     assert "vm.pid" in texts["node/boot-vm-anew"]
 
 
+def test_a_disk_of_a_host_is_new_at_each_start_and_waits_for_no_flush(tmp_path: Path) -> None:
+    image = tmp_path / "a,b.disk"
+    image.write_bytes(bytes(2**20) + b"of an earlier start")
+    options = emulated.make_disk(image)
+    assert options == ["-drive", f"file={tmp_path}/a,,b.disk,format=raw,if=virtio,cache=unsafe"]
+    assert image.stat().st_size == emulated.DISK_MIB * 2**20
+    content = image.read_bytes()
+    assert b"of an earlier start" not in content
+    assert content[0x438:0x43A] == b"\x53\xef"  # the magic number of ext4
+
+
 def test_the_host_is_not_run_by_the_build_under_test(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qemu, "resolve_machine", lambda *_: "pc-i440fx-10.0")
     vm = qemu.Machine(
@@ -156,6 +167,8 @@ def test_a_vm_on_an_emulated_host_ends_its_interrupts_by_itself(
         assert guests.machine.cpu == cpu
         # An idle VM has no ticks.
         assert "nohz" not in guests.machine.kernel_options
+    with pytest.raises(OptionError, match="--disk-cache unsafe: only VMs on emulated hosts have a disk"):
+        preparation.choose_guests(StateDirectory(tmp_path), make_options(disk_cache="unsafe"), print)
 
 
 def serve_answer(logs: Path, answer: bytes) -> threading.Thread:
