@@ -39,7 +39,8 @@ def equipped(site):
     case = stack / "case"
     case.mkdir(parents=True)
     (case / "namelist.input").write_text(NAMELIST)
-    for name in ("namd.water.out", "wrf.em_b_wave.out", "milc.su3_rhmd_hisq.out"):
+    outputs = ("namd.water.out", "wrf.em_b_wave.out", "milc.su3_rhmd_hisq.out")
+    for name in (*outputs, "openfoam.out", "openfoam.probe.out"):
         shutil.copy(OUTPUTS / name, stack)
     for name in ("wrfout", "mpip"):
         shutil.copy(FAKE / name, stack)
@@ -48,11 +49,13 @@ def equipped(site):
         return make_program(copy_stand_in(site, "apps", stand_in, feature), feature, version, data=data)
 
     ideal = copy_stand_in(site, "apps", "wrf", "ideal.exe")
+    utilities = {name: copy_stand_in(site, "apps", "icoFoam", name) for name in ("blockMesh", "decomposePar")}
     make_stack(
         site,
         "apps",
         program("namd", "namd2", "2.12"),
         program("milc", "milc", "7.8.1"),
+        program("openfoam", "icoFoam", "1912.200626-1", **utilities),
         program("wrf-ideal", "wrf", "4.6.1", ideal=ideal, case=case, run=case),
         program("wrf-real", "wrf", "4.6.1", run=case),
     )
@@ -87,6 +90,26 @@ def test_applications_run_from_inputs_that_need_no_download(equipped):
     answers = {answer["name"]: answer["value"] for answer in measured["wrf_rating"]["answers"]}
     assert answers["RMS of U"] == pytest.approx(6 * answers["RMS of V"])
     assert len(measured["milc_rating"]["answers"]) == 2
+
+
+def test_openfoam_is_timed_from_outside_and_its_flow_must_be_right(equipped):
+    """The stand-in prints the times of the recorded run, however long it takes."""
+    equipped.fault("slow.bare", "1.5")
+    equipped.fault("slow.cloud", "1.5")
+    line = (FULL, "-n", "^openfoam")
+    done = equipped.reframe(*line, checks="openfoam.py", **SMALL, VIRTQUAL_PAIRS="0:1")
+    results = [run["results"][0] for run in read_runs(equipped)]
+    assert len(results) == 4, outcome(done)
+    assert {result["metric"] for result in results} == {"openfoam_elapsed"}
+    assert min(result["values"][0] for result in results) >= 1.49
+    equipped.fault("fault.speed.cloud", "(-0.2021")
+    done = equipped.reframe(*line, checks="openfoam.py", **ONE_PAIR)
+    assert done.returncode != 0
+    assert "the speed beside the centre is 0.202278 m/s, not 0.202232" in outcome(done), outcome(done)
+    equipped.mend("fault.speed.cloud")
+    equipped.fault("fault.clock", "3")
+    done = equipped.reframe(*line, checks="openfoam.py", **ONE_PAIR)
+    assert "it ran for 3 s by its clock, and 1." in outcome(done), outcome(done)
 
 
 def test_namd_runs_over_nodes_with_a_rank_on_each(equipped):

@@ -168,3 +168,28 @@ def test_what_cannot_be_paired_says_why(own, line, says):
     done = reframe(own, "-n", "^memory_test%", VIRTQUAL_PAIRS="0:0")
     assert done.returncode != 0
     assert says in outcome(done)
+
+
+GPU_PAGE = (ROOT / "docs/gpu.md").read_text(encoding="utf-8")
+#: Own text in the format of the programs, which were not at hand.
+GPU_OUTPUTS = {
+    "nvbandwidth": "Running host_to_device_memcpy_ce.\n"
+    "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n           0\n 0     55.3\n\n"
+    "SUM host_to_device_memcpy_ce 55.3",
+    "all_reduce_perf": "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 220.9 \n#",
+}
+
+
+def test_the_checks_of_the_page_about_gpus_read_both_formats(own):
+    programs = own.path / "programs"
+    programs.mkdir()
+    for name, output in GPU_OUTPUTS.items():
+        (programs / name).write_text(f"#!/bin/sh\ncat << 'END'\n{output}\nEND\n", encoding="utf-8")
+        (programs / name).chmod(0o755)
+    (text,) = re.findall(r"^`site/checks/gpu.py`\n\n```python\n(.*?)```$", GPU_PAGE, re.M | re.S)
+    (own.path / "site/checks/gpu.py").write_text(text, encoding="utf-8")
+    env = {"FAKE_FEATURES_bare": "gpu", "FAKE_FEATURES_cloud": "gpu"}
+    env["PATH"] = f"{programs}:{own.env['PATH']}"
+    reframe(own, "--mode=full", "-n", "^(nvbandwidth|nccl)", VIRTQUAL_PAIRS="0:0", **env)
+    values = {run["results"][0]["metric"]: run["results"][0]["values"] for run in read_runs(own)}
+    assert values == {"nvbandwidth_copy_rate": [55.3], "nccl_allreduce_bus_rate": [220.9]}

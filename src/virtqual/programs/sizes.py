@@ -122,7 +122,17 @@ def copies(cores: int) -> tuple[int, int, int]:
     >>> copies(2), copies(20), copies(64), copies(128)
     ((1, 1, 1), (5, 2, 1), (4, 4, 2), (4, 4, 4))
     """
-    count = max(cores // 2, 1)
+    return split_cubically(max(cores // 2, 1))
+
+
+def split_cubically(count: int) -> tuple[int, int, int]:
+    """Return the three whole factors of a number that are nearest to a cube, the largest first.
+
+    Examples
+    --------
+    >>> split_cubically(60), split_cubically(7)
+    ((5, 4, 3), (7, 1, 1))
+    """
     sides = [(a, b, count // a // b) for a in _divisors(count) for b in _divisors(count // a)]
     a, b, c = sorted(min(sides, key=max), reverse=True)
     return a, b, c

@@ -152,7 +152,8 @@ def _describe_program(
             f"(spack-build-out.txt.gz). Correct it, run `spack uninstall /{root.hash[:7]}`, and install again"
         )
     mpi = _find_mpi(root, packages)
-    env = {key: value for key, value in os.environ.items() if not key.startswith("LD_")}
+    own_env = {key: value.format(prefix=root.prefix) for key, value in entry.get("env", {}).items()}
+    env = {key: value for key, value in os.environ.items() if not key.startswith("LD_")} | own_env
     libraries, target = find_libraries(path, env), _find_target(root.node["arch"]["target"])
     needs = load_recipe(FILE)["mpi"][mpi.name] if mpi else {}
     return Program.from_files(
@@ -165,7 +166,7 @@ def _describe_program(
         features=tuple(entry["features"]),
         mpi=f"{mpi.name} {mpi.version}" if mpi else None,
         launch=tuple(needs.get("launch", ())),
-        env={**needs.get("env", {}), **entry.get("env", {}), **_choose_openblas_kernel(libraries, target)},
+        env={**needs.get("env", {}), **own_env, **_choose_openblas_kernel(libraries, target)},
         target=target,
         purl=sbom.purl("generic", root.name, root.version),
     )

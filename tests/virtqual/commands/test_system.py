@@ -7,7 +7,8 @@ import pytest
 
 from virtqual.site import systems
 
-LOOKS = Path(__file__).parents[2] / "faults/preflight"
+ROOT = Path(__file__).parents[3]
+LOOKS = ROOT / "tests/faults/preflight"
 INIT = ("system", "init", "mysite", "--native", "bare", "--virtual", "cloud")
 PEOPLE_KNOW = {
     r'"vendor": "TODO: [^"]*"': '"vendor": "VMware ESXi"',

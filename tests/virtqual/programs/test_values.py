@@ -1,6 +1,7 @@
 """Every recorded output is read exactly, and a damaged one is refused with its reason."""
 
 import dataclasses
+import math
 import re
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from samples import PARSERS, parse, read
 
-from virtqual.programs import lammps, mpip, osu, pgbench
+from virtqual.programs import lammps, mpip, openfoam, osu, pgbench
 from virtqual.programs.hpcc import HpccRun
 from virtqual.programs.hpl import HplRun
 from virtqual.programs.likwid import LikwidRun
@@ -126,6 +127,26 @@ def test_a_client_that_begins_late_although_a_connection_is_free_is_the_limit():
     assert list(busy.find_client_limits()) == [
         "the client is the limit: each of its threads used 0.62 of a core, more than 0.5"
     ]
+
+
+def test_openfoam_is_read_exactly():
+    run, probe = parse("openfoam.out"), parse("openfoam.probe.out")
+    assert (run.version, run.processes, run.end) == ("1912", 2, 0.03125)
+    residuals = (9.703183306e-07, 9.305514534e-07, 9.614562458e-07, 9.945199202e-08)
+    assert tuple(run.residuals.items()) == tuple(zip(("Ux", "Uy", "Uz", "p"), residuals, strict=True))
+    # Two ranks and other work shared two CPUs.
+    assert (run.continuity, run.execution_time, run.clock_time) == (4.260121843e-10, 7.05, 268)
+    assert len(probe) == 10
+    assert probe[0.03125] == (-0.202053555, -0.008481107297, -8.816367626e-05)
+    assert math.hypot(*probe[0.03125]) == pytest.approx(0.202232, rel=1e-5)
+
+
+def test_the_case_of_openfoam_has_a_step_for_each_cell_that_the_lid_passes():
+    case = openfoam.write_case(128, 40, 12)
+    assert "\ndeltaT 0.00078125;\n" in case["system/controlDict"]
+    assert "\nendTime 0.03125;\n" in case["system/controlDict"]
+    assert " (128 128 128) " in case["system/blockMeshDict"]
+    assert "\nn (3 2 2);\n" in case["system/decomposeParDict"]
 
 
 def test_fixed_work_is_read_exactly():
@@ -398,6 +419,10 @@ def test_two_runs_in_one_file_are_refused(name):
         ("osu.latency.out", "(us)", "(ms)", "unknown"),
         ("osu.latency.out", " 2.05\n", " 2.05  1\n", "line 22 has 2 columns"),
         ("osu.5-6.out", "2.17        1000", "2.17       1.000", "'1.000' is not a whole number"),
+        ("openfoam.out", "\nEnd\n", "\n", "end of the time loop"),
+        ("openfoam.out", "Solving for Uy", "Solving for Ux", "a time step has the unexpected line"),
+        ("openfoam.out", "Time = 0.0125\n", "Time = 0.0126\n", "time 0.0126 is not step 4 of 0.003125 s"),
+        ("openfoam.probe.out", "-0.202053555", "nan", "is no velocity of the probe"),
         ("fio.out", '"error" : 0', '"error" : 28', "job random_read failed: No space left on device"),
         ("fio.out", '"iops" : 10823.588206', '"iops" : 1082.588206', "a second in 2.001 s are not 21658"),
         ("fixed_work.out", "cpus 2", "cpus 3", "not those of its checksum"),
