@@ -219,6 +219,7 @@ class Sampled(Selection):
             identity=identity,
             load=self.noted.compute_load(identity),
             seconds=self.noted.node_seconds,
+            shell_seconds=self.noted.shell_seconds,
             repetitions=len(self.rooms()),
             stack=self.current_environ.name,
             stack_hash=self.current_environ.extras["stack_hash"],

@@ -10,6 +10,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 PROC = Path("/proc")
+# The kernel's flag of a process that is ending (PF_EXITING).
+EXITING = 0x4
 
 
 def read_boot_id() -> str:
@@ -45,20 +47,28 @@ class Process(BaseModel):
         return cls(pid=pid, started=int(fields[19]), boot=read_boot_id())
 
     def is_alive(self) -> bool:
-        """Return whether this process still runs; a process that was not reaped yet does not run."""
+        """Return whether this process still runs; one that is ending, or was not reaped yet, does not.
+
+        The first process of namespaces ends only when all others in them have ended.
+        """
+        fields = self._read_stat()
+        return fields is not None and not int(fields[6]) & EXITING
+
+    def _read_stat(self) -> list[str] | None:
+        """Return the fields of `_read_stat`; None if the process has ended."""
         fields = _read_stat(self.pid)
-        if fields is None or fields[0] in "ZX":
-            return False
-        return int(fields[19]) == self.started and read_boot_id() == self.boot
+        if fields is None or fields[0] in "ZX" or int(fields[19]) != self.started:
+            return None
+        return fields if read_boot_id() == self.boot else None
 
     def kill(self) -> bool:
         """Kill this process; return False if it did not run any more."""
         return self.is_alive() and kill(self.pid)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the process is gone; return whether that happened in time."""
+        """Wait until the process has ended; return whether that happened in time."""
         end = time.monotonic() + seconds
-        while self.is_alive():
+        while self._read_stat() is not None:
             if time.monotonic() > end:
                 return False
             time.sleep(0.01)

@@ -251,6 +251,8 @@ class Run(BaseModel):
     load: Load | None = None
     #: Wall time of the program on the first node, of all repetitions together.
     seconds: FiniteFloat
+    #: Wall time of the job script before the program, on the first node: a login shell, modules.
+    shell_seconds: FiniteFloat = 0.0
     #: Number of times that the program was started; see `typical_value`.
     repetitions: int = Field(default=1, ge=1)
     stack: str

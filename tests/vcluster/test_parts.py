@@ -12,7 +12,7 @@ from cluster_under_test import make_options
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from vcluster import cli, cluster, host, network, nodefiles, requirements, slurm_conf, topology
+from vcluster import cli, cluster, host, network, nodefiles, processes, requirements, slurm_conf, topology
 from vcluster.directory import StateDirectory
 from vcluster.errors import NodeError, OptionError, RequirementError
 from vcluster.kernel import GuestKernel
@@ -209,6 +209,17 @@ def test_process_identity() -> None:
         child.communicate()
     with pytest.raises(ProcessLookupError):
         Process.look_up(child.pid)
+
+
+def test_a_process_that_is_ending_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first process of namespaces sleeps without its namespaces until all others in them have ended."""
+    process = Process.look_up(os.getpid())
+    fields = ["S", "1", "1", "1", "0", "-1", "4194564", *["0"] * 12, str(process.started)]
+    monkeypatch.setattr(processes, "_read_stat", lambda _: fields)
+    assert not process.is_alive()
+    assert not process.wait(0)
+    fields[6] = "4194560"
+    assert process.is_alive()
 
 
 def test_missing_programs_are_named_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

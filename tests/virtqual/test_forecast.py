@@ -55,9 +55,16 @@ def test_without_slurm_and_without_a_stack_both_are_assumed(site):
     said = planned(site, **ON_THREE | {"PATH": str(site.path / "none")}, names=())
     assert "Checks of one node go over 3 nodes a side, all of them at work at once." in said
     assert "Slurm does not say which nodes there are (sinfo: No such file or directory)" in said
-    assert "No stack is set up: every program is assumed to be there" in said
-    assert "no program in the stack" not in said
-    assert "mpi_latency_nodes" in said.partition("Not run here:")[0]
+    assert "No stack is set up: all programs of the spack stack are assumed" in said
+    runs, _, not_run = said.partition("Not run here:")
+    assert "osu_nodes" in runs
+    assert "mpi_latency_nodes" not in runs
+    assert "mpi_latency_nodes (mpi-latency)" in not_run
+    env = ON_THREE | {"PATH": str(site.path / "none")}
+    assert "mpi_latency_nodes" in planned(site, "--stack", "registry", names=(), **env)
+    done = site.virtqual("qualify", "--system", "testsite", "--plan", "--stack", "spak")
+    assert done.returncode == 2
+    assert "no stack 'spak' is set up: `virtqual stack register" in site.words(done)
 
 
 def test_what_is_not_asked_for_is_not_listed(site):

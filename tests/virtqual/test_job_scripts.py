@@ -75,6 +75,17 @@ def test_a_node_is_seen_once_and_before_the_program(stage, lines, looks):
     assert notes.identify_nodes(noted, None)[task.node].node == task.node
 
 
+def test_the_start_of_the_shell_is_noted(stage):
+    script = f"sleep 0.5; . ./node.sh; virtqual_note begin; {TASK}; virtqual_note end"
+    env = {**os.environ, "SLURM_PROCID": "0", "SLURM_JOB_ID": "7"}
+    subprocess.run(["bash", "-ec", script], cwd=stage, env=env, check=True)
+    noted = notes.read(stage, 1, "7")
+    assert noted.shell_seconds >= 0.45
+    (stage / "virtqual.begin").write_text("time=1\njob=7\ncpu_ticks=1\nuptime=late\nshell_ticks=1\n")
+    with pytest.raises(notes.NotesError, match=r"virtqual.begin: uptime='late' is no time"):
+        notes.read(stage, 1, "7")
+
+
 def test_the_first_task_of_another_node_notes_what_that_has_to_bear(stage):
     """All its steps lie between the notes; a program's exit code and output are those of the task."""
     env = {**os.environ, "SLURM_PROCID": "1", "SLURM_LOCALID": "0"}

@@ -67,8 +67,11 @@ def _describe_assumptions(planned: Forecast) -> Iterator[str]:
             f"{cases} never run here: {seconds or 'a few seconds a run are assumed'} (docs/checks.md, "
             "Repetitions). Long applications take longer."
         )
-    if not planned.has_stack:
-        yield "No stack is set up: every program is assumed to be there (docs/stack.md)."
+    if planned.assumed_stack:
+        yield (
+            f"No stack is set up: all programs of the {planned.assumed_stack} stack are assumed "
+            "(docs/stack.md)."
+        )
     if planned.silence:
         yield (
             f"Slurm does not say which nodes there are ({planned.silence}): those that the system file "

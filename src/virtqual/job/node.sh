@@ -18,6 +18,9 @@ virtqual_note() {
         if [ "$1" = begin ]; then
             read -r value < /proc/sys/kernel/hostname && echo "node=$value"
             read -r value < /sys/devices/system/cpu/online && echo "cpus_online=$value"
+            # Seconds since the boot, now and in ticks when this shell began: a login shell and modules take a while.
+            read -r value rest < /proc/uptime && echo "uptime=$value"
+            read -r rest < /proc/self/stat && read -ra lines <<< "${rest##*) }" && echo "shell_ticks=${lines[19]}"
         fi
     } > "virtqual.$1${2:+.$2}" 2>/dev/null
 }

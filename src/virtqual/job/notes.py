@@ -18,6 +18,8 @@ Cores = Mapping[str, Mapping[int, frozenset[int]]]
 
 #: Largest size of a note: a node with 8192 CPUs needs 2 MiB to describe itself.
 MAX_NOTE_BYTES = 4 * 2**20
+#: Ticks of a second in the kernel's start times of processes, on all processors that Linux has.
+TICKS_PER_S = 100
 # A count of the kernel, which has 64 bits.
 _COUNT = re.compile(r"[0-9]{1,20}")
 _SECONDS = re.compile(r"[0-9]{1,12}([.][0-9]{1,9})?")
@@ -79,6 +81,14 @@ class Notes:
         if seconds < 0:
             raise NotesError(f"the program ended {-seconds:.3g} s before it began, by its node's clock")
         return seconds
+
+    @property
+    def shell_seconds(self) -> float:
+        """Seconds from the start of the job script's shell to the first note; 0 if the note lacks them."""
+        begin = self.first_node.begin
+        if not {"uptime", "shell_ticks"} <= begin.keys():
+            return 0.0
+        return max(float(begin["uptime"]) - int(begin["shell_ticks"]) / TICKS_PER_S, 0.0)
 
     def compute_load(self, identities: Mapping[str, Identity]) -> Load:
         """Return the worst load of any node during the run, given the identity of each node."""
@@ -164,12 +174,13 @@ def _check_note(path: Path, note: Mapping[str, str], job: str) -> None:
     if not {"time", "cpu_ticks"} <= note.keys():
         raise NotesError(f"{path.name} is not whole")
     counts = {"cpu_ticks": note["cpu_ticks"].split()[:8]}
-    counts |= {key: [note[key]] for key in COUNTERS if key in note}
+    counts |= {key: [note[key]] for key in (*COUNTERS, "shell_ticks") if key in note}
     for key, numbers in counts.items():
         if not numbers or not all(map(_COUNT.fullmatch, numbers)):
             raise NotesError(f"{path.name}: {key}={note[key][:60]!r} is no count")
-    if not _SECONDS.fullmatch(note["time"]):
-        raise NotesError(f"{path.name}: time={note['time'][:60]!r} is no time")
+    for key in {"time", "uptime"} & note.keys():
+        if not _SECONDS.fullmatch(note[key]):
+            raise NotesError(f"{path.name}: {key}={note[key][:60]!r} is no time")
     parse_cpu_list(note.get("cpus_online", ""))
     _check_job(path, note.get("job", ""), job)
 

@@ -135,31 +135,30 @@ def _stated(run: Run, metrics: Metrics) -> Iterator[tuple[str, float]]:
 def node_clock(runs: Sequence[Run], limits: Limits) -> FoundRuns:
     """A clock of the node that runs faster or slower than the scheduler's.
 
-    A job takes longer than its program, and the longer part is what native jobs of the check show: of the
-    same pair, since the first one may do more around its program, or in the middle of all.
+    A job takes longer than the node's clock shows from the start of its shell to the end of its program. The
+    longer part is what native jobs of the check show: of the same pair, since the first one may do more
+    around its program, or in the middle of all.
     """
     # A span from submission on holds the time in the queue.
     timed = [run for run in runs if run.side == "native" and run.clock != "submission"]
     timed.sort(key=lambda run: run.start)
-    around = {run.pair: run.end - run.start - run.seconds for run in timed}
+    around = {run.pair: run.end - run.start - run.shell_seconds - run.seconds for run in timed}
     middle = statistics.median(around.values()) if around else 0.0
     for run in runs:
-        span = run.end - run.start
+        span, on_node = run.end - run.start, run.shell_seconds + run.seconds
+        with_shell = f" with {run.shell_seconds:.2g} s before it" if run.shell_seconds >= 1 else ""
+        program = f"its program took {run.seconds:.4g} s{with_shell} by the node's clock"
         allowed = limits["seconds"] + limits["share"] * span
         if span < 0:
             continue
-        if run.seconds > span + allowed:
-            yield (
-                run,
-                f"its program took {run.seconds:.4g} s by the node's clock, but its whole job {span:.4g} s "
-                "by the scheduler's",
-            )
+        if on_node > span + allowed:
+            yield run, f"{program}, but its whole job {span:.4g} s by the scheduler's"
         if run.side == "native" or run.clock == "submission" or not timed:
             continue
         usual = max(middle, around.get(run.pair, 0.0), 0.0)
-        if span - run.seconds > limits["times"] * usual + allowed:
+        if span - on_node > limits["times"] * usual + allowed:
             yield (
                 run,
-                f"its job took {span:.4g} s by the scheduler's clock, but its program {run.seconds:.4g} s by "
-                f"the node's; {usual:.2g} s lie between them natively",
+                f"{program}, but its job {span:.4g} s by the scheduler's; "
+                f"{usual:.2g} s lie between them natively",
             )

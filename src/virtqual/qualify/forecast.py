@@ -1,7 +1,7 @@
 """The runs, the duration and the cost of a session, before anything runs (``--plan``).
 
-Neither a stack nor Slurm is needed: without them every program, and the nodes that the system file states,
-are assumed to be there.
+Neither a stack nor Slurm is needed: without them the programs of the Spack stack, and the nodes that the
+system file states, are assumed to be there.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from virtqual.errors import UsageError
 from virtqual.harness import catalogue, repetitions
 from virtqual.harness.catalogue import Entry
 from virtqual.qualify import opening, plan, requested
@@ -20,6 +21,7 @@ from virtqual.site import held
 from virtqual.site.configuration import load_system
 from virtqual.site.slurm import SilentError, find_partition_name, list_node_states, select_nodes
 from virtqual.site.systems import System
+from virtqual.stack import manifest, registry, spack
 from virtqual.verdict.pairs import SIDES, Side
 
 #: Time that Slurm, and the notes before and after the program, add to a run that was never measured.
@@ -61,7 +63,8 @@ class Forecast:
     places: int
     #: Why Slurm could not say which nodes there are; None if it could, or was not asked.
     silence: str | None
-    has_stack: bool
+    #: The stack whose programs are assumed to be there; None if a stack is set up.
+    assumed_stack: str | None
     #: The sentence that says whether the session could be called qualified.
     answer: str
 
@@ -98,8 +101,9 @@ def forecast(request: Request) -> Forecast:
     stack = opening.find_any_stack(request.stack, system)
     chosen, _, request = opening.settle(request, system)
     system = system.use_nodes(request.nodes)
-    entries = requested.list_checks(request, system, stack, chosen)
-    features = requested.find_stack_features(stack, entries)
+    assumed_stack = request.stack or spack.NAME
+    features = set(stack.features) if stack else _assume_features(assumed_stack)
+    entries = requested.list_checks(request, system, features, chosen)
     nodes = min(system.native.nodes, system.virtual.nodes)
     requested_entries = catalogue.select(entries, request.names, request.tags)
     selected = plan.select_cases(request, entries)
@@ -129,9 +133,18 @@ def forecast(request: Request) -> Forecast:
         held_nodes=total_nodes if system.native.session_access else 0,
         places=held.count_places(rotated, 1),
         silence=silence,
-        has_stack=stack is not None,
+        assumed_stack=None if stack else assumed_stack,
         answer=foresee_answer(request, system, chosen, entries, planned, features, rotates=bool(rotated)),
     )
+
+
+def _assume_features(stack: str) -> set[str]:
+    """Return the features of a stack that is to be set up."""
+    recipes = {spack.NAME: spack.FILE, registry.NAME: registry.FILE}
+    if stack not in recipes:
+        raise UsageError(f"no stack {stack!r} is set up: {manifest.name_setup(stack)} sets it up")
+    programs = manifest.load_recipe(recipes[stack])["programs"].values()
+    return {feature for program in programs for feature in program["features"]}
 
 
 def _assume_seconds(system: System) -> Range:

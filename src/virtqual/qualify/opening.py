@@ -67,7 +67,8 @@ def prepare(request: Request, screen: Terminal, held: ExitStack) -> Qualificatio
     _check_policy(request, system)
     # A misspelt name is told before the stack is built, which takes hours.
     stack = find_any_stack(request.stack, system)
-    entries = requested.list_checks(request, system, stack, choose_class(request.hypervisor_class, system))
+    chosen = choose_class(request.hypervisor_class, system)
+    entries = requested.list_checks(request, system, stack.features if stack else None, chosen)
     if stack is None:
         raise InfrastructureError(manifest.NO_STACK_MESSAGE)
     system = ask_hosts(system)
@@ -95,7 +96,7 @@ def resume(name: str, resumed_by: Request, screen: Terminal, held: ExitStack) ->
     # Not from the request: `last` may be another session by now.
     earlier = _find_earlier(begun.against or "", system)
     stack = find_stack(begun.stack["name"], system)
-    entries = requested.list_checks(request, system, stack, chosen)
+    entries = requested.list_checks(request, system, stack.features, chosen)
     if changed := _find_changes(begun, _identity(system), _stack_facts(stack)):
         raise RefusedError(
             f"session {begun.session} cannot go on: {'; '.join(changed)}. "

@@ -172,12 +172,18 @@ class Durations(NamedTuple):
 
     def estimate(self, turns: int, rotated: held.Nodes) -> float | None:
         """Return how long so many turns of all cases take, seconds; None if nothing was ever run."""
-        total = 0.0
+        total, longest_pair = 0.0, 0.0
+        busy: Counter[Side] = Counter()
         for case, sides in self.seconds.items():
             nodes = self.nodes.get(case, 1)
-            # If nodes work at once, two cases take turns on them: one runs natively while the other in VMs.
-            runs = 0.5 if nodes == 1 and rotated else held.count_places(rotated, nodes)
-            total += runs * sum(seconds + RUN_OVERHEAD_S for seconds in sides.values())
+            times = {side: seconds + RUN_OVERHEAD_S for side, seconds in sides.items()}
+            if nodes == 1 and rotated:
+                # Nodes work at once: one case runs natively while another runs in VMs.
+                busy.update(times)
+                longest_pair = max(longest_pair, sum(times.values()))
+            else:
+                total += held.count_places(rotated, nodes) * sum(times.values())
+        total += max(longest_pair, *busy.values(), 0.0)
         return REFRAME_START_S + turns * total if self.seconds else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from virtqual.errors import UsageError
 from virtqual.files.datafile import DataError
@@ -13,7 +13,6 @@ from virtqual.history.channels import read_site_notify
 from virtqual.references import project_references
 from virtqual.session.session import Request
 from virtqual.site.systems import System
-from virtqual.stack.manifest import Manifest
 from virtqual.verdict.budget import HypervisorClass
 
 #: Features that follow from the extras of a partition (`virtqual.site.systems.list_features`).
@@ -21,11 +20,11 @@ _DERIVED_FEATURES = {"multinode", "numa"}
 
 
 def list_checks(
-    request: Request, system: System, stack: Manifest | None, chosen: HypervisorClass
+    request: Request, system: System, features: Collection[str] | None, chosen: HypervisorClass
 ) -> tuple[Entry, ...]:
     """Return the checks that ReFrame has for a system, after holding a request against them.
 
-    Without a stack every program is assumed to be there.
+    `features` are those of the stack; None if every program is assumed to be there.
 
     Raises
     ------
@@ -34,7 +33,8 @@ def list_checks(
         ``notify.yaml`` or the list of the class is wrong.
     """
     entries = _load_checks(request)
-    features = find_stack_features(stack, entries)
+    if features is None:
+        features = {entry.feature for entry in entries}
     system = system.use_nodes(request.nodes)
     nodes = min(system.native.nodes, system.virtual.nodes)
     _refuse(request, catalogue.explain_empty_selection(entries, request.names, request.tags, features, nodes))
@@ -64,13 +64,6 @@ def check_files(entries: Sequence[Entry] | None, chosen: HypervisorClass) -> Non
         cases = [entry.case for entry in entries]
         if problems := list(check_set.find_unknown(cases, features | _DERIVED_FEATURES)):
             raise DataError(problems)
-
-
-def find_stack_features(stack: Manifest | None, entries: Sequence[Entry]) -> set[str]:
-    """Return the features of a stack; of all programs that checks ask for, if there is no stack."""
-    if stack is not None:
-        return set(stack.features)
-    return {feature for entry in entries for feature in (entry.feature, *entry.optional)}
 
 
 def _load_checks(request: Request) -> tuple[Entry, ...]:
