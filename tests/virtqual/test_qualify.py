@@ -275,7 +275,7 @@ def test_ctrl_c_keeps_what_was_measured(site):
         ),
         (
             'self.answers.append(Answer(name="energy", value=float("nan"), tolerance=0.1)) or []',
-            "value: Input should be a finite number",
+            "value: nan is no finite number",
         ),
     ],
     ids=["a value", "an answer"],

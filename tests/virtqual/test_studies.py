@@ -197,7 +197,7 @@ GOOD = (PUBLISHED / "openstack-kvm.yaml").read_text()
             "claims[5].inconsistency",
             "unknown inconsistency 'I99'",
         ),
-        ("sigma: 0.01", "sigma: 0", "prior.sigma", "greater than 0"),
+        ("sigma: 0.01", "sigma: 0", "prior.sigma", "must be more than 0"),
     ],
 )
 def test_mistakes_in_the_studies_name_their_place(tmp_path, old, new, key, message):

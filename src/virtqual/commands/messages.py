@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from virtqual import paths
 from virtqual.errors import INTERRUPTED, UsageError, VirtqualError, exit_code_of
 from virtqual.files.records import write_file
+from virtqual.files.wording import describe_value
 from virtqual.report.console import verbatim
 
 if TYPE_CHECKING:
@@ -35,13 +36,6 @@ _UNWRITABLE = {
     errno.ENOTDIR,
     errno.EPERM,
     errno.EROFS,
-}
-#: What is wrong with the value of an option, by pydantic's type of mistake.
-_MISTAKES = {
-    "int_parsing": "is no whole number",
-    "float_parsing": "is no number",
-    "greater_than_equal": "is less than {ge}",
-    "less_than_equal": "is more than {le}",
 }
 #: A shell's exit code of a command that a closed pipe (SIGPIPE) ended.
 PIPE_CLOSED_CODE = 141
@@ -89,9 +83,7 @@ def report_errors() -> Iterator[None]:
 def _put_plainly(error: Any) -> None:
     """Put an error about the command line into plain words, with what was written."""
     if isinstance(error.__cause__, ValidationError):
-        mistake = error.__cause__.errors()[0]
-        if phrase := _MISTAKES.get(mistake["type"]):
-            error.message = f"{mistake['input']!r} {phrase.format(**mistake.get('ctx', {}))}"
+        error.message = describe_value(error.__cause__.errors()[0])
     extra = re.match(r"Got unexpected extra argument\(s\) \((\S+)", error.message)
     if extra and any("--system" in parameter.opts for parameter in error.ctx.command.params):
         error.message += f"; a system is named by --system {extra[1].rstrip(')')}"

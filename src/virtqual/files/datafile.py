@@ -182,7 +182,9 @@ def parse(path: Path, text: str | None = None) -> Document:
             text = reading.read_bytes(path, reading.MAX_REVIEWED_BYTES).decode("utf-8-sig")
         stream = StringIO(text, newline=None)
         content = yaml.load(stream)
-        line, message = 1, None if isinstance(content, CommentedMap) else "must hold a mapping at its top."
+        line, message = 1, None
+        if not isinstance(content, CommentedMap):
+            message = "is empty." if content is None else "has no keys at its top, such as `schema: ...`."
     except OSError as error:
         line, message = 1, f"cannot be read: {error.strerror}."
     except UnicodeDecodeError as error:

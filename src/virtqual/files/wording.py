@@ -12,6 +12,26 @@ from pydantic import BaseModel, ValidationError
 
 Key = tuple[str | int, ...]
 
+# What is wrong with a value, by pydantic's type of mistake.
+_PHRASES = {
+    "finite_number": "is no finite number",
+    "greater_than_equal": "is less than {ge}",
+    "less_than_equal": "is more than {le}",
+    "greater_than": "must be more than {gt}",
+    "less_than": "must be less than {lt}",
+    "int_from_float": "is no whole number",
+    **dict.fromkeys(("int_type", "int_parsing"), "is no whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "is no number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "is neither True nor False"),
+    "string_type": "is no text: put it in quotes",
+    **dict.fromkeys(("list_type", "tuple_type"), "is no list"),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type"), "has no keys"),
+    **dict.fromkeys(("date_type", "date_parsing"), "is no date: write YYYY-MM-DD"),
+    "date_from_datetime_parsing": "is no date: write YYYY-MM-DD",
+    "literal_error": "is not {expected}",
+    **dict.fromkeys(("string_too_short", "too_short"), "is empty"),
+}
+
 # Categories of characters that control a terminal, change the direction of text, or have no width.
 _UNPRINTABLE_CATEGORIES = frozenset(["Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"])
 
@@ -87,14 +107,12 @@ def describe_mistakes(
         if content is not None:
             key = _locate(key, content, is_missing=kind == "missing")
         if kind == "missing":
-            message = "is missing, and has no default."
+            message = "is missing, and has no default"
         elif kind == "extra_forbidden":
-            names = f": {suggest(str(key[-1]), _list_keys(model, key[:-1]))}" if model and key else "."
+            names = f": {suggest(str(key[-1]), _list_keys(model, key[:-1]))}" if model and key else ""
             message = f"is not a key of this kind of entry{names}"
         elif kind not in ("value_error", "json_invalid"):
-            # Neither files nor people know tuples.
-            message = message.replace("valid tuple", "list")
-            message = f"{message} (found {shorten(repr(mistake['input']), 60)})."
+            message = describe_value(mistake)
         messages_by_key.setdefault(key, []).append((kind, message))
     mistakes = []
     for key, messages in messages_by_key.items():
@@ -104,10 +122,25 @@ def describe_mistakes(
     return mistakes
 
 
+def describe_value(mistake: Mapping[str, Any]) -> str:
+    """Return the value of one of pydantic's mistakes, and what is wrong with it.
+
+    Examples
+    --------
+    >>> describe_value({"type": "int_type", "msg": "Input should be a valid integer", "input": "all"})
+    "'all' is no whole number"
+    """
+    value = shorten(repr(mistake["input"]), 60)
+    phrase = _PHRASES.get(mistake["type"])
+    if phrase is None:
+        return f"{str(mistake['msg']).removeprefix('Value error, ')} (found {value})"
+    return f"{value} {phrase.format(**mistake.get('ctx', {}))}"
+
+
 def describe_first_mistake(
     error: ValidationError, model: type[BaseModel] | None = None, content: object = None
 ) -> str:
-    """Return such as ``key runs[0].pair: Input should be a valid integer``."""
+    """Return such as ``key runs[0].pair: 'x' is no whole number``."""
     key, message = describe_mistakes(error, model, content)[0]
     return f"key {dotted(key)}: {message}" if key else message
 

@@ -351,8 +351,8 @@ def choose_class(name: str, system: System) -> HypervisorClass:
     chosen = project_references().hypervisor_class(name) if name else stated
     if hypervisor.accelerator not in chosen.accelerators:
         raise RefusedError(
-            f"class {chosen.name!r} is for {' or '.join(chosen.accelerators)}, but these VMs run under "
-            f"{hypervisor.vendor} with the accelerator {hypervisor.accelerator!r}; "
+            f"class {chosen.name!r} is for {' or '.join(chosen.accelerators)}, but by {system.file} these "
+            f"VMs run under {hypervisor.vendor} with the accelerator {hypervisor.accelerator!r}; "
             "choose a class for this accelerator"
         )
     if not chosen.fits(stated):

@@ -88,9 +88,10 @@ def find(name: str, sessions: Path) -> Path:
             [name] if name in names else [session for session in names if name and session.startswith(name)]
         )
     if len(matches) != 1:
+        latest = f"the latest are {', '.join(names[-5:])}" if names else "there is none yet"
         raise UsageError(
-            f"{'several sessions begin' if matches else 'no session begins'} with {name!r} "
-            f"below {sessions} (the latest: {', '.join(names[-5:]) or 'none'}; one without a run is not kept)"
+            f"{'several sessions begin' if matches else 'no session begins'} with {name!r} below {sessions}: "
+            f"{latest} (one without a run is not kept)"
         )
     return sessions / matches[0]
 

@@ -12,7 +12,7 @@ from virtqual.identity.gather import NodeFiles
 from virtqual.site import held, slurm
 from virtqual.site.nodes import GLANCE_INTERVAL_S, OWN_GLANCE_INTERVAL_S
 from virtqual.site.systems import SIDES, System
-from virtqual.site.waiting import Wait
+from virtqual.site.waiting import WAIT_LONGER, Wait
 
 # The probe takes less than a second, on emulated CPUs too.
 PROBE_TIME_LIMIT_MINUTES = 5
@@ -93,4 +93,5 @@ def gather_from_node(
     except ValueError as error:
         # srun's other lines report on the queue.
         lines = [line for line in completed.stderr.splitlines() if "error:" in line]
-        raise InfrastructureError(f"{failure}: {lines[-1] if lines else error}") from None
+        remedy = f"; {WAIT_LONGER}" if wait.is_over else ""
+        raise InfrastructureError(f"{failure}: {lines[-1] if lines else error}{remedy}") from None

@@ -68,7 +68,8 @@ class SystemFileError(UsageError):
     """Keys of a system file are missing, unknown or wrong: a sentence for each."""
 
     def __init__(self, file: str, mistakes: list[str]) -> None:
-        super().__init__(f"{file}: {'; '.join(mistakes)} (what a system file must say: docs/system-file.md)")
+        sentences = "; ".join(mistake.rstrip(".") for mistake in mistakes)
+        super().__init__(f"{file}: {sentences} (what a system file must say: docs/system-file.md)")
         self.file, self.mistakes = file, mistakes
 
 

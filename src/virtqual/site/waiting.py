@@ -71,6 +71,10 @@ def format_time(moment: datetime.datetime, now: datetime.datetime) -> str:
     return f"{moment:%H:%M}{day}"
 
 
+#: What to do if a wait was too short.
+WAIT_LONGER = "--wait HOURS waits longer (docs/queues.md)"
+
+
 class Wait:
     """A wait for nodes, of which each change of Slurm's reasons is said once; `hours` is None without end."""
 
@@ -89,6 +93,11 @@ class Wait:
         """Whole seconds until the wait is given up, at least 1."""
         return max(math.ceil(self._deadline - time.monotonic()), 1)
 
+    @property
+    def is_over(self) -> bool:
+        """It has lasted as long as it may."""
+        return time.monotonic() > self._deadline
+
     def note(self, nodes: str, reasons: Iterable[str]) -> None:
         """Say for which nodes the wait is, and why Slurm says that it lasts.
 
@@ -100,10 +109,9 @@ class Wait:
         # Slurm needs a moment to find out why a job waits.
         explained = "; ".join(sorted({explain_reason(reason) for reason in reasons} - {"None", ""}))
         slurm_says = f" Slurm says {explained}." if explained else ""
-        if time.monotonic() > self._deadline:
+        if self.is_over:
             raise InfrastructureError(
-                f"{nodes}: not given within {self.hours:g} h.{slurm_says} --wait HOURS waits longer "
-                "(docs/queues.md)"
+                f"{nodes}: not given within {self.hours:g} h.{slurm_says} {WAIT_LONGER}"
             )
         note = f"waiting for {nodes} {self._span}.{slurm_says}"
         if note != self._last_note:

@@ -177,10 +177,10 @@ family: motion | family: motion, metric: speed | 4: budgets[0] | name either a `
 unit: us | unit: ms | 5: budgets[1].absolute.unit | wrong unit 'ms': delay is in us
 margin: 0.05 | at_most: 0.1, margin: {value: 1, unit: km} | 4: budgets[0].margin.unit | wrong unit 'km'
 relative: 0.05, margin | relative: 0.96, margin | 4: budgets[0].relative | impossible
-relative: 0.05, margin | relative: 5 percent, margin | 4: budgets[0].relative | valid number
-relative: 0.05, margin | relative: -0.1, margin | 4: budgets[0].relative | greater than or equal
-margin: 0.05 | margin: 0 | 4: budgets[0].margin | greater than 0
-margin: 0.05 | margin: .nan | 4: budgets[0].margin | finite number
+relative: 0.05, margin | relative: 5 percent, margin | 4: budgets[0].relative | is no number
+relative: 0.05, margin | relative: -0.1, margin | 4: budgets[0].relative | -0.1 is less than 0
+margin: 0.05 | margin: 0 | 4: budgets[0].margin | must be more than 0
+margin: 0.05 | margin: .nan | 4: budgets[0].margin | nan is no finite number
 margin: 0.05, reason | reason | 4: budgets[0].margin | is missing
 relative: 0.05, margin: 0.05 | margin: 0.05 | 4: budgets[0] | needs `relative` or `absolute`
 both: larger, at_most | at_most | 5: budgets[1] | `both: larger` or `both: smaller`
@@ -204,7 +204,7 @@ family: waiting | family: waiting, sizes: {from: 3, to: 2} | 5: budgets[1].sizes
 gate: overhead | gate: change | 2: class.gate | `changes` is empty
 budgets: | changes: | 2: class.gate | `budgets` is empty
 accelerators: [kvm], description | description | 2: class.accelerators | is missing
-accelerators: [kvm] | accelerators: [] | 2: class.accelerators | at least 1 item
+accelerators: [kvm] | accelerators: [] | 2: class.accelerators | [] is empty
 qualifies: true | qualifies: true, because: b | 2: class | qualifies: false
 gate: overhead | gate: door | 2: class.gate | 'overhead' or 'change'
 schema: virtqual-budgets/1\nclass | class | 1: schema | is missing
@@ -215,7 +215,7 @@ budgets: | changes:\n  - {family: waiting, relative: 0.1, margin: {value: 1, uni
 margin: 0.05 | margin: 0.05, margin_up_to: 0.2 | 4: budgets[0].margin_up_to | only the margin of a change may widen
 """,
     "noise/n.yaml": r"""
-sigma: 0.02 | sigma: 0 | 3: noise[0].sigma | greater than 0
+sigma: 0.02 | sigma: 0 | 3: noise[0].sigma | must be more than 0
 , source: stated}\n  - {family: waiting | }\n  - {family: waiting | 3: noise[0].source | missing
 sigma: 0.04 | sigma: [0.1] | 4: noise[1] | goes with a list of `points`
 sigma: 0.04 | sigma: [0.1], points: [1, 2] | 4: noise[1] | 1 values of `sigma` for 2
@@ -233,12 +233,12 @@ up_to: 0.9 | up_to: 100% | 3: waivers[0].up_to | it would allow all of speed to 
 up_to: 0.9 | up_to: 8 percent | 3: waivers[0].up_to | match pattern
 up_to: 0.9 | up_to: 1 | 3: waivers[0].up_to | 1x is no worse than native
 owner: me, reason | reason | 3: waivers[0].owner | is missing
-2026-05-31 | soon | 3: waivers[0].expires | valid date
+2026-05-31 | soon | 3: waivers[0].expires | is no date: write YYYY-MM-DD
 waivers: | waivers:\n  - {metric: speed, gate: overhead, up_to: 0.8, class: good, build: b1, owner: me, reason: r, expires: 2026-05-31} | 4: waivers[1] | the same result is waived already at
 """,
     "qualifications/q.yaml": r"""
 classes: [good] | classes: [god] | 2: classes[0] | unknown class 'god': did you mean good
-classes: [good] | classes: [] | 2: classes | at least 1 item
+classes: [good] | classes: [] | 2: classes | [] is empty
 classes: [good] | classes: [good, good] | 2: classes[1] | stands already at
 scope: full | scope: all | 3: scope | 'quick' or 'full'
 check: rdma_latency | check: lammps %problem=lj | 7: checks[1].check | is asked for already

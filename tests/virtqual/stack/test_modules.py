@@ -131,7 +131,7 @@ def test_the_launch_options_are_those_of_the_linked_library(centre, monkeypatch,
             "programs.osu.module: is not a key .*did you mean modules",
         ),
         ("osu/7.4", "hpl/2", "programs.osu: osu_latency is not on PATH after its modules were loaded. State"),
-        ("version: '7.4'", "version: 7.4", "programs.osu.version: Input should be a valid string"),
+        ("version: '7.4'", "version: 7.4", "programs.osu.version: 7.4 is no text: put it in quotes"),
         (
             ", version: '7.4'",
             "",
