@@ -28,6 +28,7 @@ def qualify(tmp_path):
         started = tmp_path / "started"
         started.write_text("", encoding="utf-8")
         env = {**os.environ, "STARTED": str(started), "FAILS": fails, "VCLUSTER_UP": up}
+        env["VIRTQUAL_SITE"] = str(tmp_path / "site")
         done = subprocess.run([tmp_path / "ci/qualify", *options], env=env, capture_output=True, text=True)
         return done, started.read_text(encoding="utf-8").splitlines()
 
@@ -70,3 +71,10 @@ def test_another_system_brings_up_no_cluster(qualify):
         "setup --no-cluster --stack ",
         f"virtqual qualify {options}",
     ]
+
+
+def test_a_stack_that_is_set_up_spares_a_list_of_the_checks(qualify, tmp_path):
+    (tmp_path / "site/stacks/spack").mkdir(parents=True)
+    (tmp_path / "site/stacks/spack/manifest.json").touch()
+    _, started = qualify("--system", "mysite")
+    assert started == ["venv ", "setup --no-cluster --stack ", "virtqual qualify --system mysite"]
