@@ -53,6 +53,13 @@ class CommandGroup(TyperGroup):
             message, code = str(error), error.exit_code
         except KeyboardInterrupt:
             message, code = "interrupted, nothing is left running", INTERRUPTED
+        except Exception as error:
+            # Typer's own, about the command line: in plain words.
+            if isinstance(error.__cause__, ValidationError) and hasattr(error, "message"):
+                mistake = error.__cause__.errors()[0]
+                if mistake["type"].endswith("_parsing"):
+                    error.message = f"{mistake['input']!r} is no number"
+            raise
         print(_fold(f"vcluster: {message}", sys.stderr), file=sys.stderr)
         raise typer.Exit(code)
 

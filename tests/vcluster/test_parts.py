@@ -191,6 +191,11 @@ def test_a_command_ends_with_the_exit_code_of_its_error(
     assert (result.exit_code, result.stderr) == (code, f"vcluster: {message}\n")
 
 
+def test_a_number_that_is_none_is_called_so() -> None:
+    result = CliRunner().invoke(cli.app, ["up", "--vms", "two"])
+    assert (result.exit_code, "'two' is no number" in result.stderr) == (2, True)
+
+
 def test_process_identity() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:

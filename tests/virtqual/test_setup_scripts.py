@@ -198,6 +198,15 @@ def test_spack_and_recipes_are_brought_once(build, checkout, tmp_path):
     assert commands[1] == "-e . install --only-concrete"
 
 
+def test_what_cannot_be_built_is_named(build, checkout, tmp_path):
+    done, commands = build("stream", "stream2")
+    assert (done.returncode, commands) == (2, [])
+    assert "no program stream2 in spack.yaml: it has hpl lammps" in done.stderr
+    done, _ = build(git=tmp_path / "gone")
+    assert done.returncode == 5
+    assert "spack-packages.git cannot be fetched: VIRTQUAL_GIT names a copy of it" in done.stderr
+
+
 def test_versions_are_chosen_anew_for_another_machine_or_site(build, checkout):
     (checkout / "spack.lock").write_text('"platform_os": "rocky9"')
     assert build()[1][1] == "-e . concretize --force"

@@ -60,7 +60,7 @@ def init_system(
     options = [f"--{key}={value}" for key, value in (("account", account), ("qos", qos)) if value]
     both = [read_partition(partition) for partition in (native, virtual)]
     if wrong := [problem for partition in both for problem in audit.find_wrong_options(partition, options)]:
-        raise UsageError("; ".join(wrong))
+        raise UsageError(f"the command line {'; it '.join(wrong)}")
     has_accounting, prefix = slurm.has_accounting(), paths.make(paths.state() / "reframe")
     with _marker(prefix) as commands:
         hours = wait or DEFAULT_WAIT_HOURS

@@ -240,6 +240,9 @@ class _Reader:
             if len(names) == 1 and separator in names[0]:
                 self._add_problem(line, "", f"fields are separated by {shown}: save the file with commas.")
                 return False
+        if not set(names) & set(COLUMNS):
+            self._add_problem(line, "", f"has none of the columns of a table of pairs: {', '.join(COLUMNS)}.")
+            return False
         for name in dict.fromkeys(names):
             if name not in COLUMNS:
                 self._add_problem(line, name, f"is no column of this file: {suggest(name, COLUMNS)}")

@@ -42,6 +42,10 @@ class Package:
 def register(environment: Path, directory: Path) -> Manifest:
     """Write the manifest of an environment's programs, their bill of materials, and a copy of the lock."""
     lock = environment / "spack.lock"
+    if not environment.is_dir():
+        raise UsageError(
+            f"{environment} is no directory: name the one with the spack.yaml of the environment"
+        )
     if not lock.is_file():
         raise UsageError(f"{lock} is missing: run `spack -e {environment} concretize`")
     spack = [_find_spack(), "-e", str(environment)]

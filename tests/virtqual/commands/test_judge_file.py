@@ -362,6 +362,7 @@ MISSPELT = text_of(rows()).replace("boot", "boto", 1).replace("unit", "units", 1
         (rows(pairs=1) * 2, "pairs.csv:4: pair: the native run of pair 0 has a value already, in line 2"),
         (MISSPELT, "pairs.csv:1: boto: is no column of this file: did you mean boot"),
         (MISSPELT, "pairs.csv:1: unit: is missing in the header"),
+        ("a,b\n1,2\n", "pairs.csv:1: has none of the columns of a table of pairs: session, metric"),
         (text_of(rows()).replace("host", "node", 1), "pairs.csv:1: node: stands twice"),
         (text_of(rows()) + "s,elapsed\n", "pairs.csv:18: has 2 fields, the header 14"),
         (text_of(rows()) + '"s', "pairs.csv:18: is no CSV"),

@@ -89,7 +89,7 @@ def test_a_directory_without_metrics_is_an_error(tmp_path):
         load_metrics(tmp_path)
     with pytest.raises(DataError, match="is not a directory"):
         load_metrics(tmp_path / "nowhere")
-    with pytest.raises(DataError, match="must hold a mapping"):
+    with pytest.raises(DataError, match="has no keys at its top"):
         load_metrics(write(tmp_path, "- 1\n"))
 
 
