@@ -28,7 +28,7 @@ TOPICS, SCOPES = {"memory", "noise", "storage", "service", "mpi", "rdma", "linpa
 FEATURES = (
     "stream", "memory-bandwidth", "mpi-latency", "mpi-bandwidth", "osu", "perftest", "hpcc", "xhpl", "npb",
     "lammps", "namd", "wrf-ideal", "wrf-real", "milc", "stress-ng",
-    "pointer-chase", "fixed-work", "fio", "postgresql", "openfoam",
+    "pointer-chase", "fixed-work", "fio", "postgresql", "openfoam", "web-events",
 )  # fmt: skip
 
 

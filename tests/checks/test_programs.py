@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import shutil
+import sys
 import time
 
 import pytest
-from site_runs import CHECKS, copy_stand_in, make_program, make_stack, outcome, read_cases
+from site_runs import CHECKS, FAKE, copy_stand_in, make_program, make_stack, outcome, read_cases
 
 OSU = ("osu_latency", "osu_bw")
 POSTGRES = ("postgres", "initdb", "pg_ctl", "pgbench")
@@ -33,6 +35,7 @@ def equipped(site):
         make_program(fixed_work, "fixed-work", "1.0"),
         make_program(fio, "fio", "3.33"),
         make_program(postgres["postgres"], "postgresql", "15.18", data=postgres),
+        make_program(copy_stand_in(site, "micro", "events"), "events", "1.0", features=("web-events",)),
     )
     return site
 
@@ -167,6 +170,53 @@ def test_a_database_that_does_not_start_and_a_peak_that_is_not_known_are_named(s
     assert f"PostgreSQL: {why}" in " ".join(outcome(done).split()), outcome(done)
     done = served.reframe(*half, checks="db_pgbench.py", VIRTQUAL_PAIRS="1:1")
     assert "the native peak is not known, of which shares are offered" in " ".join(outcome(done).split())
+
+
+@pytest.fixture
+def asked(served):
+    """The site with a stand-in for the client of the web application, which takes its place on its cores."""
+    served.report("steal", "foreign-load", "node-clock")
+    for partition in ("bare", "cloud"):
+        file = served.path / f"slurm/bin.{partition}/taskset"
+        stand_in = f'*" web_load.py "*) shift 4; exec {sys.executable} {FAKE}/web_load "$@" ;;'
+        file.write_text(f'#!/bin/sh\ncase "$*" in {stand_in} esac\nexec {shutil.which("taskset")} "$@"\n')
+        file.chmod(0o755)
+    return served
+
+
+@pytest.mark.skipif(os.cpu_count() == 1, reason="on one CPU the client has no cores of its own")
+def test_a_web_application_is_judged_by_its_peak_and_its_response_times_at_shares_of_the_native_peak(asked):
+    asked.fault("slow.cloud", "1.5")
+    done = asked.reframe("-n", "^web_events", "-S", "scope=full", checks="web_events.py")
+    assert done.returncode != 0
+    assert re.search(r"OVER web_throughput@Java 17.0.15, \d+ cores?", done.stdout), outcome(done)
+    assert re.search(r"OVER web_p50@.* at 75 % of the native peak", done.stdout), outcome(done)
+    judged = {v["metric"]: [point["size"] for point in v["points"]] for v in asked.session()["verdicts"]}
+    assert judged == {"web_throughput": [], "web_p50": [25, 50, 75], "web_p99": [25, 50]}
+
+
+@pytest.mark.skipif(os.cpu_count() == 1, reason="on one CPU the client has no cores of its own")
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        (
+            "fault.client",
+            "INVALID web_p50@.* the client is the limit: each of its threads used 0.70",
+        ),
+        ("fault.page", "wrong answers: 1 of 12000: remark: no <dd>12</dd> among 3000 bytes"),
+        (
+            "fault.begin",
+            "the application did not start: Web server failed to start. Port 8080 was already in use",
+        ),
+    ],
+)
+def test_a_web_application_that_cannot_be_measured_says_why(asked, fault, why):
+    asked.fault(f"{fault}.cloud")
+    done = asked.reframe(
+        "-n", "^web_events", "-S", "scope=full", checks="web_events.py", VIRTQUAL_PAIRS="0:1"
+    )
+    assert done.returncode != 0
+    assert re.search(why, " ".join(outcome(done).split())), outcome(done)
 
 
 @pytest.mark.skipif(os.cpu_count() == 1, reason="one CPU has no second hardware thread")

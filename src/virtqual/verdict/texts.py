@@ -57,7 +57,8 @@ def budget_text(budget: Budget, metric: Metric) -> str:
     if len(budget.terms) == 1:
         return budget.terms[0].text(metric)
     ranges = [
-        f"{low:g} to {high:g} {metric.axis_unit}" for low, high in (term.bounds for term in budget.terms)
+        f"{term.sizes.low:g} to {term.sizes.high:g} {metric.axis_unit}" if term.sizes else "at other sizes"
+        for term in budget.terms
     ]
     return "; ".join(f"{term.text(metric)} {sizes}" for term, sizes in zip(budget.terms, ranges, strict=True))
 

@@ -30,6 +30,7 @@ from virtqual.programs import (
     pointer_chase,
     stream,
     stress_ng,
+    web_load,
     wrf,
 )
 
@@ -76,6 +77,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "stress-ng.0-19.out": stress_ng.parse,
     "stress-ng.fork.out": stress_ng.parse,
     "stress-ng.vm.out": stress_ng.parse,
+    "web_load.out": web_load.parse,
     "wrf.em_b_wave.out": wrf.parse,
 }
 

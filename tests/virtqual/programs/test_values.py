@@ -64,6 +64,19 @@ def test_pgbench_is_read_exactly():
     assert (run.offered.on_time, run.offered.client_lag) == (100, pytest.approx(2.782, abs=0.001))
 
 
+def test_web_load_is_read_exactly():
+    run = parse("web_load.out")
+    assert (run.version, run.seed, run.processes, run.processors) == ("1.0", "1", 1, 1)
+    assert run.java == "17.0.15+6-Debian-1deb12u1"
+    assert run.windows[:3] == [16, 18, 48]
+    assert len(run.windows) == 16
+    peak, load = run.loads["peak"], run.loads["load25"]
+    assert (peak.rate, load.rate) == (0, 20)
+    assert (peak.throughput, load.throughput) == (pytest.approx(169 / 5.385258), pytest.approx(98 / 5.087883))
+    assert (load.offered.p50, load.offered.p99) == (53.791, 198.783)
+    assert (load.offered.on_time, load.offered.client_cores) == (100, 0.0114)
+
+
 def write_pgbench(requests):
     """Return what pgbench prints of requests of one thread: intended time and latency, lag, client; in us."""
     numbers, rows, base = {}, [], 1_800_000_000_000_000

@@ -116,7 +116,7 @@ def test_budgets_by_size(references, metrics, make):
     budget = Budget(terms=(*FIVE.terms, *Budget.build(0.2, margin=0.1).terms))
     verdict = alone(make(metrics["mpi_latency"], [[0.0]] * 2, (8.0,)), budget, PRIOR)
     assert verdict.budget == (
-        "at most 5% slower (margin 5%) -inf to inf B; at most 20% slower (margin 10%) -inf to inf B"
+        "at most 5% slower (margin 5%) at other sizes; at most 20% slower (margin 10%) at other sizes"
     )
 
 

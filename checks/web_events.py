@@ -1,0 +1,81 @@
+"""A web application (Spring on Tomcat, PostgreSQL) at offered rates, in the manner of the ESX 4.1 study's."""
+
+import sys
+
+from virtqual.programs import web_load
+from virtqual.programs.text import OutputError
+from virtqual.runs import Result
+
+from . import overhead
+from .asked import as_asked
+from .offered import Offered
+
+#: Half of the cores are the client's: it must not be what limits the rate.
+MAX_CORES = 16
+#: The heap never grows.  The second compiler warms up for minutes on few cores.
+JAVA = {
+    "small": ("-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+    "standard": ("-Xms1g", "-Xmx1g", "-XX:+UseParallelGC"),
+}
+WINDOW_SECONDS = {"small": 1, "standard": 2}
+LOAD_SECONDS = {"small": 10, "standard": 30}
+
+
+@overhead.simple_test
+class web_events(Offered):
+    """Each run starts database and application anew, and warms them up."""
+
+    descr = "a web application at shares of its native peak"
+    feature = "web-events"
+    load = parameter(["all"], loggable=True)
+    quick = {}
+    scripts = ("postgres.sh", "web_events.sh", "web_load.py")
+    tags = {"service", "esx41", "full"}
+
+    @classmethod
+    def environments(cls):
+        """Return the stacks that also have its database."""
+        return [f"+{cls.feature} +postgresql"]
+
+    def arrange(self):
+        """Divide the cores between server and client."""
+        scale = self.partition_extras["scale"]
+        self.num_cpus_per_task = min(self.cores, MAX_CORES)
+        self.client_cores = self.num_cpus_per_task // 2
+        self.server_cores = self.num_cpus_per_task - self.client_cores
+        self.rates = {"peak": 0, **{f"load{share}": rate for share, rate in self.choose_rates().items()}}
+        self.env_vars["VIRTQUAL_WITHIN"] = "./web_events.sh"
+        java = ",".join([*JAVA[scale], f"-XX:ActiveProcessorCount={self.server_cores}"])
+        postgres = self.current_environ.extras["programs"]["postgresql"]["path"]
+        loads = [f"{name}:{LOAD_SECONDS[scale]}:{rate:.6g}" for name, rate in self.rates.items()]
+        sizes = map(str, (self.client_cores, self.seed, WINDOW_SECONDS[scale]))
+        self.executable_opts = [java, str(postgres), sys.executable, *sizes, *loads]
+
+    def read(self):
+        """Assert processes, seed and rates; then take the peak and the response times."""
+        run = web_load.parse(self.stage_text("load.out"))
+        as_asked(
+            "web_load",
+            processes=(run.processes, max(self.client_cores, 1)),
+            seed=(run.seed, str(self.seed)),
+            processors=(run.processors, self.server_cores),
+            rates=({name: load.rate for name, load in run.loads.items()}, self.format_rates()),
+        )
+        if not run.windows:
+            raise OutputError("web_load", "no window was measured")
+        peak = run.loads.pop("peak")
+        setting = f"Java {run.java}, {self.server_cores} core{'s' if self.server_cores > 1 else ''}"
+        if not self.client_cores:
+            setting += ", client on the server's core"
+        limits = tuple(peak.offered.find_client_limits())
+        results = [Result.scalar("web_throughput", setting, peak.throughput, limits)]
+        if self.warm_up:
+            self.keep_peak(peak.throughput)
+        if run.loads:
+            loads = {int(name.removeprefix("load")): load.offered for name, load in run.loads.items()}
+            results += self.make_latencies("web", setting, loads)
+        return results
+
+    def format_rates(self):
+        """Return the rates as they are printed."""
+        return {name: float(f"{rate:.6g}") for name, rate in self.rates.items()}

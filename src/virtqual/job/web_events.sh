@@ -1,0 +1,35 @@
+#!/bin/bash
+# Runs the application of web_events, its database and its client on the CPUs of this task, called by task.sh as
+# `web_events.sh PROGRAM JAVA POSTGRES PYTHON CLIENT_CORES SEED WINDOW LOAD...`.  JAVA has options of Java, with commas
+# between them.  load.out has what the client printed.
+. ./postgres.sh
+program=$1 postgres=$3 python=$4 client_cores=$5
+IFS=, read -ra java <<< "$2"
+shift 5
+server=(env) client=(env) processes=1
+if [ "$client_cores" != 0 ]; then
+    virtqual_divide_cores "$client_cores"
+    server=(taskset -c "$server_cpus") client=(taskset -c "$client_cpus") processes=$client_cores
+fi
+# JDBC needs a port: one that is free.
+postgres_port=$("$python" -c 'import socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])') ||
+    virtqual_give_up "web_events: the Python $python does not run on this node. It must be there as on the login node"
+virtqual_start_postgres "$postgres" /dev/shm 4 32 "${server[@]}"
+log=$directory/application.log
+"${server[@]}" "$program" "${java[@]}" -Dserver.address=127.0.0.1 -Dserver.port=0 \
+    "-Dspring.datasource.url=jdbc:postgresql://127.0.0.1:$postgres_port/postgres" > "$log" 2>&1 &
+application=$!
+trap '{ kill -KILL $application && wait $application; } 2> /dev/null; virtqual_end_postgres' EXIT
+tries=6000
+until port=$(sed -n 's/.*Tomcat started on port \([0-9]*\).*/\1/p' "$log"); [ -n "$port" ]; do
+    if ! kill -0 $application 2> /dev/null || [ $((tries -= 1)) -lt 0 ]; then
+        line=$(grep -E '^(Caused by:|Web server failed)' "$log" | tail -n 1)
+        virtqual_give_up "web_events: the application did not start: ${line:-$(head -n 1 "$log")}"
+    fi
+    sleep 0.1
+done
+"${client[@]}" "$python" web_load.py 127.0.0.1 "$port" "$processes" "$@" > load.out 2> "$directory/client.log" ||
+    virtqual_give_up "web_events: the client failed: $(tail -n 1 "$directory/client.log")"
+# The application would only say that it could not answer.
+! grep -qE 'No space left|PANIC|FATAL' "$directory/server.log" || virtqual_postgres_failed "the database under load"
+exit 0
