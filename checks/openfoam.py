@@ -24,11 +24,10 @@ class Cavity(NamedTuple):
 # By scale.
 CAVITIES = {"small": Cavity(32, 10), "standard": Cavity(128, 40)}
 # Speed beside the centre in the end, m/s: 32^3 cells on one rank and on two, which differed by 3e-6.
+# With 64^3 cells it was 0.204531.
 SPEED = 0.202232
-SPEED_TOLERANCES = {"small": 1e-4, "standard": 0.1}
+SPEED_TOLERANCES = {"small": 1e-4, "standard": 0.05}
 ANSWER_TOLERANCE = 1e-4
-# Errors of the flow in and out of cells.
-MAX_CONTINUITY_ERROR = 1e-7
 
 
 @overhead.simple_test
@@ -58,7 +57,7 @@ class openfoam(Measurement):
             file.write_text(text, encoding="utf-8")
 
     def read(self):
-        """Assert cells, steps, ranks and that every solution converged; keep the speed, take the time."""
+        """Assert cells, steps, ranks and convergence (by the parser); keep the speed, take the time."""
         cells, steps = self.cavity
         run = output.parse(self.output(), steps)
         as_asked(
@@ -67,11 +66,6 @@ class openfoam(Measurement):
             ranks=(run.processes, self.num_tasks),
             version=(run.version, self.version(run.version)),
         )
-        for field, residual in run.residuals.items():
-            if residual > output.TOLERANCES[field]:
-                raise OutputError("OpenFOAM", f"the residual of {field} is {residual:g} in the end of a step")
-        if run.continuity > MAX_CONTINUITY_ERROR:
-            raise OutputError("OpenFOAM", f"the flow into cells differs from that out by {run.continuity:g}")
         *_, (time, velocity) = output.parse_probe(self.stage_text(output.PROBE), steps).items()
         speed = math.hypot(*velocity)
         if not math.isclose(speed, SPEED, rel_tol=SPEED_TOLERANCES[self.partition_extras["scale"]]):

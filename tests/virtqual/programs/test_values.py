@@ -145,10 +145,8 @@ def test_a_client_that_begins_late_although_a_connection_is_free_is_the_limit():
 def test_openfoam_is_read_exactly():
     run, probe = parse("openfoam.out"), parse("openfoam.probe.out")
     assert (run.version, run.processes, run.end) == ("1912", 2, 0.03125)
-    residuals = (9.703183306e-07, 9.305514534e-07, 9.614562458e-07, 9.945199202e-08)
-    assert tuple(run.residuals.items()) == tuple(zip(("Ux", "Uy", "Uz", "p"), residuals, strict=True))
     # Two ranks and other work shared two CPUs.
-    assert (run.continuity, run.execution_time, run.clock_time) == (4.260121843e-10, 7.05, 268)
+    assert (run.execution_time, run.clock_time) == (7.05, 268)
     assert len(probe) == 10
     assert probe[0.03125] == (-0.202053555, -0.008481107297, -8.816367626e-05)
     assert math.hypot(*probe[0.03125]) == pytest.approx(0.202232, rel=1e-5)
@@ -433,6 +431,9 @@ def test_two_runs_in_one_file_are_refused(name):
         ("osu.latency.out", " 2.05\n", " 2.05  1\n", "line 22 has 2 columns"),
         ("osu.5-6.out", "2.17        1000", "2.17       1.000", "'1.000' is not a whole number"),
         ("openfoam.out", "\nEnd\n", "\n", "end of the time loop"),
+        ("openfoam.out", "9.614562458e-07", "9.614562458e-04", "residual of Uz is 0.000961456 in the end"),
+        ("openfoam.out", "4.260121843e-10", "4.260121843e-05", "the flow into cells is not that out"),
+        ("openfoam.out", "global = 1.283827818e-19", "global = 1e-15", "continuity errors .* are not"),
         ("openfoam.out", "Solving for Uy", "Solving for Ux", "a time step has the unexpected line"),
         ("openfoam.out", "Time = 0.0125\n", "Time = 0.0126\n", "time 0.0126 is not step 4 of 0.003125 s"),
         ("openfoam.probe.out", "-0.202053555", "nan", "is no velocity of the probe"),
