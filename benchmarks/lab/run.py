@@ -108,7 +108,7 @@ def run_session(experiment: Experiment, number: int) -> dict[str, object]:
     began = time.monotonic()
     subprocess.run(["vcluster", "up", *map(os.path.expandvars, experiment.up)], check=True)
     booted = time.monotonic() - began
-    before = set(paths.sessions().iterdir()) if paths.sessions().exists() else set()
+    before = set(paths.make(paths.sessions()).iterdir())
     label = f"{experiment.name} {number}"
     fault, *arguments = experiment.fault or [None]
     with planted.run_fault(getattr(planted, fault)(*arguments)) if fault else nullcontext():
@@ -125,8 +125,10 @@ def run_session(experiment: Experiment, number: int) -> dict[str, object]:
         "seconds": round(time.monotonic() - began - booted, 1),
         "boot_seconds": round(booted, 1),
     }
-    (directory,) = (path for path in set(paths.sessions().iterdir()) - before if path.name[0] != ".")
-    return line | summarise_session(directory)
+    new_sessions = [path for path in set(paths.sessions().iterdir()) - before if path.name[0] != "."]
+    if not new_sessions:
+        return line | {"outcome": "none", "runs": 0, "why": "nothing was run", "metrics": {}}
+    return line | summarise_session(new_sessions[0])
 
 
 def summarise_session(directory: Path) -> dict[str, object]:
