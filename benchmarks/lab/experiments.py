@@ -49,21 +49,21 @@ class Experiment(DataModel):
         return not (self.test or self.command)
 
     def digest(self) -> str:
-        """Return a digest of the definition and of the code that plants the fault."""
+        """Return a digest of the definition, and of the function or program that plants the fault."""
         definition = self.model_dump_json(by_alias=True, exclude={"sessions"}, exclude_defaults=True)
-        return hashlib.sha256((definition + self._source()).encode()).hexdigest()[:16]
-
-    def _source(self) -> str:
-        if self.fault:
-            return inspect.getsource(getattr(planted, str(self.fault[0])))
+        source = inspect.getsource(getattr(planted, str(self.fault[0]))) if self.fault else ""
         if self.command:
-            return (paths.root() / self.command[0]).read_text(encoding="utf-8")
-        if self.test:
-            file, _, name = self.test.split("[")[0].partition("::")
-            if name not in (functions := _read_functions(file)):
-                raise UsageError(f"{FILE}: {self.name}: {file} has no function {name!r}")
-            return functions[name]
-        return ""
+            source = (paths.root() / self.command[0]).read_text(encoding="utf-8")
+        return _shorten(definition + source)
+
+    def digest_of_test(self) -> str | None:
+        """Return a digest of the test's function; None if it is no test."""
+        if self.test is None:
+            return None
+        file, _, name = self.test.split("[")[0].partition("::")
+        if name not in (functions := _read_functions(file)):
+            raise UsageError(f"{FILE}: {self.name}: {file} has no function {name!r}")
+        return _shorten(functions[name])
 
     def is_as_expected(self, line: dict[str, Any]) -> bool:
         """Return whether a result is the expected one."""
@@ -72,6 +72,10 @@ class Experiment(DataModel):
         metrics = line.get("metrics", {}).items()
         over = {name.split("@")[0] for name, metric in metrics if metric["outcome"] == "OVER"}
         return line["exit_code"] in self.exit_code and (self.over is None or over == set(self.over))
+
+
+def _shorten(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @cache

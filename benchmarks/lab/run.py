@@ -95,6 +95,7 @@ def begin_line(experiment: Experiment, number: int) -> dict[str, object]:
         "experiment": experiment.name,
         "number": number,
         "definition": experiment.digest(),
+        **({"test": experiment.digest_of_test()} if experiment.test else {}),
         "commit": describe_commit(),
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "machine": describe_machine(),
@@ -224,8 +225,9 @@ def run_experiments(experiments: Sequence[Experiment], out: Path) -> None:
     """Run what the file does not have: first tests, then sessions in turns, so that a drift meets all."""
 
     def is_done(experiment: Experiment, number: int) -> bool:
-        key = experiment.name, number, experiment.digest()
-        return key in {(line["experiment"], line["number"], line["definition"]) for line in read_lines(out)}
+        names = ("experiment", "number", "definition", "test")
+        key = experiment.name, number, experiment.digest(), experiment.digest_of_test()
+        return key in {tuple(line.get(name) for name in names) for line in read_lines(out)}
 
     def append(line: dict[str, object]) -> None:
         text = out.read_text(encoding="utf-8") if out.exists() else ""
@@ -286,6 +288,9 @@ def main() -> None:
         write_file(tables.render_page(made_tables), page)
         print(page)
     print(f"{', '.join(changed)} changed" if changed else f"{', '.join(PAGES)}: as the results give them")
+    for result in results:
+        if result.has_changed_test:
+            print(f"old: {result.experiment.name}: its test has changed since its result")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from virtqual.report.page import render_tables
 
 CONFIDENCE = 0.95
 SAME_BUILD = "same build"
+NO_FAULTS = {SAME_BUILD, "history of builds", "endurance"}
 MAX_REASON_CHARS = 160
 Line = Mapping[str, Any]
 
@@ -33,6 +34,11 @@ class Result:
     def differing(self) -> list[Line]:
         """The lines that are not as expected."""
         return [line for line in self.lines if not self.experiment.is_as_expected(line)]
+
+    @property
+    def has_changed_test(self) -> bool:
+        """Its test is another one than when it was run; `ci/test` runs it all the same."""
+        return bool(self.lines) and self.lines[-1].get("test") != self.experiment.digest_of_test()
 
     @property
     def longest(self) -> float | str:
@@ -71,8 +77,11 @@ def match_results(experiments: Sequence[Experiment], lines: Sequence[Line]) -> l
     for number, line in enumerate(lines, 1):
         if (name := line["experiment"]) not in results:
             raise UsageError(f"line {number} of the results: experiments.yaml has no {name!r}")
-        is_old = line["definition"] != digests[name]
-        (results[name].old_lines if is_old else results[name].lines).append(line)
+        lines = results[name].lines if line["definition"] == digests[name] else results[name].old_lines
+        if results[name].experiment.test:
+            # Of a test the last result counts.
+            lines.clear()
+        lines.append(line)
     return list(results.values())
 
 
@@ -83,6 +92,7 @@ def list_experiments(results: Sequence[Result]) -> str:
         words = [f"{len(result.lines)} of {result.experiment.sessions}"]
         words += [f"{len(result.differing)} not as expected"] if result.differing else []
         words += [f"{len(result.old_lines)} old"] if result.old_lines else []
+        words += ["its test has changed since"] if result.has_changed_test else []
         rows.append(f"{result.experiment.group:<24} {result.experiment.name}: {', '.join(words)}")
     return "\n".join(rows)
 
@@ -156,9 +166,9 @@ def _count_errors(results: Sequence[Result]) -> Table:
     """Return how often sessions of the same build were wrong."""
     rows, machines = [], set()
     for result in results:
-        lines, metrics = result.lines, [m for line in result.lines for m in line["metrics"].values()]
-        if result.experiment.group != SAME_BUILD or not metrics:
+        if result.experiment.group != SAME_BUILD or not result.lines:
             continue
+        lines, metrics = result.lines, [m for line in result.lines for m in line["metrics"].values()]
         machines |= {"{cpu}, {cores} cores, Linux {kernel}".format(**line["machine"]) for line in lines}
         wrong = sum(any(m["outcome"] == "OVER" for m in line["metrics"].values()) for line in lines)
         over = sum(metric["outcome"] == "OVER" for metric in metrics)
@@ -172,8 +182,8 @@ def _count_errors(results: Sequence[Result]) -> Table:
                 "machines": len({str(line["machine"]) for line in lines}),
                 "sessions with OVER": f"{wrong} (at most {bound_rate(wrong, len(lines)):.0%})",
                 "metrics OVER": f"{over} of {len(metrics)} (at most {bound_rate(over, len(metrics)):.1%})",
-                "WITHIN": f"{sum(m['outcome'] == 'WITHIN' for m in metrics) / len(metrics):.0%}",
-                "pairs, median": statistics.median(metric["pairs"] for metric in metrics),
+                "WITHIN": f"{sum(m['outcome'] == 'WITHIN' for m in metrics) / max(len(metrics), 1):.0%}",
+                "pairs, median": f"{statistics.median([metric['pairs'] for metric in metrics] or [0]):g}",
                 "faster : slower": f"{sum(log < 0 for log in logs)} : {sum(log > 0 for log in logs)}",
                 "steal, most": f"{max(steal):.1%}" if steal else "not recorded",
             }
@@ -226,7 +236,7 @@ def _list_faults(results: Sequence[Result]) -> Table:
     rows = []
     for result in results:
         experiment = result.experiment
-        if experiment.group == SAME_BUILD or experiment.dose:
+        if experiment.group in NO_FAULTS or experiment.dose:
             continue
         got = "old" if result.old_lines else "never run"
         if result.lines:

@@ -109,12 +109,18 @@ def test_a_session_that_the_cluster_ended_does_not_count(monkeypatch):
 
 def test_tests_are_counted_by_name_with_their_cases(monkeypatch):
     """A test that is skipped is not done, and one that fails is not as expected."""
+    kind = NOTHING | {"class": "harness lies"}
     passed = "tests/virtqual/test_small_parts.py::test_a_job_that_did_not_end"
     case = "tests/virtqual/preflight/test_rules.py::test_the_rule_finds_its_load[steal]"
-    experiments = [Experiment(**NOTHING | {"name": test, "test": test}) for test in (passed, case)]
+    experiments = [Experiment(**kind | {"name": test, "test": test}) for test in (passed, case)]
     lines = list(lab.run_tests(experiments))
+    made = tables.make_tables(tables.match_results(experiments, lines))
+    assert [row[3] for row in made["differed"].rows] == []
     assert [(line["experiment"], line["failed"]) for line in lines] == [(case, 0), (passed, 0)]
     assert lines[0]["cases"] == 1
+    before = tables.match_results(experiments, [lines[0], lines[1] | {"test": "another"}])
+    assert [result.has_changed_test for result in before] == [True, False]
+    assert [result.has_changed_test for result in tables.match_results(experiments, lines)] == [False, False]
     assert experiments[0].is_as_expected(lines[1])
     assert not experiments[0].is_as_expected(lines[1] | {"failed": 1})
 
