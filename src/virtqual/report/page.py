@@ -258,7 +258,12 @@ def _content(session: Session) -> dict[str, Any]:
         "invalid": [row for row in rows if row.verdict.outcome is Outcome.INVALID],
         "for_vendor": [row for row in rows if row.verdict.outcome is Outcome.OVER] or rows[:3],
         "reported": [
-            (part, _draw_values(part), _name_axis(part), _format_runs(part, began))
+            (
+                part,
+                _draw_values(part) if len(part.points) > 1 else None,
+                _name_axis(part),
+                _format_runs(part, began),
+            )
             for name, part in all_sizes.items()
             if name not in series and part.valid
         ],
@@ -296,7 +301,8 @@ def _make_row(
     if series is None or all_sizes is None or not series.pairs:
         return Row(number, verdict, check, bar, None, None, None, "", "", described, [])
     curve, ratios = None, None
-    if series.points and series.valid:
+    # Of one size there is no curve.
+    if len(all_sizes.points) > 1 and series.valid:
         curve = _draw_values(all_sizes)
         if verdict.points:
             ratios = _draw_ratios(verdict, [case for _, _, case in claims if case.sizes])
