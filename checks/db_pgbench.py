@@ -24,7 +24,7 @@ class db_pgbench(Offered):
     descr = "PostgreSQL at shares of its native peak"
     feature = "postgresql"
     storage = parameter(["memory", "disk"], loggable=True)
-    quick = {"load": ("half",), "storage": ("memory",)}
+    quick = {"load": ("quarter",), "storage": ("memory",)}
     scripts = ("postgres.sh", "pgbench.sh")
     tags = {"service", "quick", "full"}
 

@@ -2,12 +2,14 @@
 
 from virtqual.errors import InfrastructureError
 from virtqual.harness import repetitions
+from virtqual.references import project_metrics
 from virtqual.runs import Answer, Result
 
 from .base import Measurement
 
-#: Percent of the native peak by load; the metrics say up to which share latencies are judged.
-SHARES = {"half": (50,), "all": (25, 50, 75)}
+#: Percent of the native peak by scale: a VM of a small system may reach half of that peak, or less.
+SHARES = {"small": (10, 25, 75), "standard": (25, 50, 75)}
+QUICK_SHARE = 25
 
 
 class Offered(Measurement):
@@ -18,8 +20,10 @@ class Offered(Measurement):
     """
 
     repeats = False
-    load = parameter(list(SHARES), loggable=True)
-    quick = {"load": ("half",)}
+    load = parameter(["quarter", "all"], loggable=True)
+    quick = {"load": ("quarter",)}
+    #: Cores of the client alone; 0 if it shares the server's.
+    client_cores = 1
     #: The peaks of native warm-ups, up to this one.
     native_peaks = ()
 
@@ -50,7 +54,8 @@ class Offered(Measurement):
                 )
             # Of several nodes the slowest: none of them is overloaded.
             self.native_peak = float(f"{decided or min(peaks, default=1.0):.6g}")
-        return {share: self.native_peak * share / 100 for share in SHARES[self.load]}
+        shares = (QUICK_SHARE,) if self.load == "quarter" else SHARES[self.partition_extras["scale"]]
+        return {share: self.native_peak * share / 100 for share in shares}
 
     def keep_peak(self, rate):
         """Keep the peak of a warm-up, beside those of the warm-ups before."""
@@ -69,12 +74,15 @@ class Offered(Measurement):
             `OfferedLoad` by share.
         """
         self.answers.append(Answer(name=repetitions.NATIVE_PEAK, value=self.native_peak, tolerance=1e-9))
-        judged = [loads[share] for share in SHARES[self.load] if share <= 50]
-        limits = tuple(dict.fromkeys(limit for load in judged for limit in load.find_client_limits()))
+        largest = project_metrics()[f"{name}_p99"].judged_up_to
+        judged = [load for share, load in loads.items() if largest is None or share <= largest]
+        limits = [
+            limit for load in judged for limit in load.find_client_limits(shares_core=not self.client_cores)
+        ]
         values = {
             f"{name}_{what}": {share: getattr(load, what) for share, load in loads.items()}
             for what in ("p50", "p99", "on_time")
         }
-        if self.load == "half":
-            setting = f"{setting}, half load"
-        return [Result.curve(metric, setting, curve, limits) for metric, curve in values.items()]
+        if self.load == "quarter":
+            setting = f"{setting}, quarter load"
+        return [Result.curve(metric, setting, curve, tuple(limits)) for metric, curve in values.items()]

@@ -140,12 +140,12 @@ def test_both_sides_of_a_database_get_the_same_rates_which_are_shares_of_the_nat
     assert peak == pytest.approx(400, rel=0.05)
     scripts = served.path.glob("slurm/reframe/output/*/testsite/*/micro/db_pgbench_[0-9a-f]*/rfm_job.sh")
     loads = [re.findall(r"peak:5:|\d\d:12:[\d.]+", script.read_text()) for script in scripts]
-    rates = [f"{share}:12:{peak * share / 100:.6g}" for share in (25, 50, 75)]
+    rates = [f"{share}:12:{peak * share / 100:.6g}" for share in (10, 25, 75)]
     assert sorted(loads) == [["peak:5:"]] * 2 + [["peak:5:", *rates]] * 8
     # The largest rate and the share of late transactions are reported, and not judged.
-    assert {"db_p50_75", "db_on_time_25"} <= read_values(served).keys()
+    assert {"db_p50_75", "db_on_time_10"} <= read_values(served).keys()
     (latency,) = [v for v in served.session()["verdicts"] if v["metric"] == "db_p50"]
-    assert [point["size"] for point in latency["points"]] == [25, 50]
+    assert [point["size"] for point in latency["points"]] == [10, 25]
     report = next(served.path.rglob("report.html")).read_text()
     assert "Reported, and not judged" in report
     assert "db_on_time, memory, " in report
@@ -154,21 +154,21 @@ def test_both_sides_of_a_database_get_the_same_rates_which_are_shares_of_the_nat
 def test_a_client_that_is_the_limit_makes_the_latencies_invalid(served):
     served.fault("fault.client.cloud")
     done = served.reframe(
-        "-n", "^db_pgbench.*load=half.*memory", checks="db_pgbench.py", VIRTQUAL_PAIRS="0:1"
+        "-n", "^db_pgbench.*load=quarter.*memory", checks="db_pgbench.py", VIRTQUAL_PAIRS="0:1"
     )
     assert done.returncode != 0
-    assert re.search(r"INVALID db_p50@memory, \d+ connections, half load", done.stdout), outcome(done)
+    assert re.search(r"INVALID db_p50@memory, \d+ connections, quarter load", done.stdout), outcome(done)
     assert "the client is the limit: it begins requests 20 ms late (p99)" in outcome(done)
 
 
 def test_a_database_that_does_not_start_and_a_peak_that_is_not_known_are_named(served):
     served.fault("fault.start.cloud")
-    half = ("-n", "^db_pgbench.*load=half.*memory")
-    done = served.reframe(*half, checks="db_pgbench.py", VIRTQUAL_PAIRS="0:0")
+    quarter = ("-n", "^db_pgbench.*load=quarter.*memory")
+    done = served.reframe(*quarter, checks="db_pgbench.py", VIRTQUAL_PAIRS="0:0")
     assert done.returncode != 0
     why = "the start of the server failed: FATAL: could not create semaphores: No space left on device"
     assert f"PostgreSQL: {why}" in " ".join(outcome(done).split()), outcome(done)
-    done = served.reframe(*half, checks="db_pgbench.py", VIRTQUAL_PAIRS="1:1")
+    done = served.reframe(*quarter, checks="db_pgbench.py", VIRTQUAL_PAIRS="1:1")
     assert "the native peak is not known, of which shares are offered" in " ".join(outcome(done).split())
 
 

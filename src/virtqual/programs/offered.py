@@ -34,9 +34,12 @@ class OfferedLoad:
     client_lag: float
     client_cores: float
 
-    def find_client_limits(self) -> Iterator[str]:
-        """Yield why the latencies are the client's rather than the server's."""
-        if self.client_lag > MAX_LAG_SHARE * self.p99:
+    def find_client_limits(self, *, shares_core: bool = False) -> Iterator[str]:
+        """Yield why the latencies are the client's rather than the server's.
+
+        A client that `shares_core` with the server waits for it there, whatever the client does.
+        """
+        if self.client_lag > MAX_LAG_SHARE * self.p99 and not shares_core:
             yield (
                 f"the client is the limit: it begins requests {self.client_lag:.3g} ms late (p99), more than "
                 f"a tenth of their latency of {self.p99:.3g} ms"
