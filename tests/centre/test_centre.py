@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import re
 import time
 
 import pytest
@@ -91,6 +92,34 @@ def test_a_scope_ends_in_hours_that_a_centre_can_pay(site, scope):
         f"{len(session['runs'])} runs, {len(session['verdicts'])} metrics in {took / 60:.1f} min here; "
         f"on a centre {hours[0]:.1f} h if one takes 20 s, {hours[1]:.1f} h if a minute, {hours[2]:.1f} h if 5"
     )
+
+
+#: Units of a plan's times, s.
+UNITS = {"s": 1, "min": 60, "h": 3600}
+PLANNED = r"About ([\d.]+)(?: to ([\d.]+))? (s|min|h) if every metric is decided by the first round"
+
+
+def plan(site, *options):
+    """Return the seconds that a first round is planned to take, at least and at most."""
+    line = ["virtqual", "qualify", "--system", "centre", "--plan", *options]
+    done = site.centre.run(*line, **site.env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    low, high, unit = re.search(PLANNED, " ".join(done.stdout.split())).groups()
+    return [float(end) * UNITS[unit] for end in (low, high or low)]
+
+
+def test_a_plan_says_what_a_first_round_takes(site):
+    """Expected: within a factor of two before anything ran, and within a fifth afterwards."""
+    site.plant(seconds=20)
+    # On one node, and between two; both sides of four nodes are more than this machine's cores already.
+    options = ("--nodes", "4", "-n", "^paging%", "-n", "^lammps%.*=lj", "-n", "^osu_nodes%.*=latency")
+    before = plan(site, *options)
+    done, session = site.qualify(*options)
+    assert done.returncode in (0, 3), done.stdout + done.stderr
+    after, took = plan(site, *options), session["rounds"][0]["seconds"]
+    print(f"planned {before} s, took {took} s, planned {after} s afterwards")
+    assert before[0] / 2 < took < 2 * before[1]
+    assert 0.8 * after[0] < took < 1.2 * after[1]
 
 
 def test_memory_a_tenth_above_its_budget_is_over_though_nodes_differ(site):

@@ -99,6 +99,19 @@ def test_how_long_a_session_takes_follows_from_the_last_runs_of_what_is_asked_fo
     assert seconds(names=("never_run",)) is None
 
 
+def test_nodes_that_all_work_at_once_are_as_busy_as_the_slower_side():
+    rotated = {"bare": ["n1", "n2"], "vm": ["v1", "v2"]}
+    times = {"native": 9.0, "virtual": 19.0}
+    # A second more for each run, and five for ReFrame.
+    alone = plan.Durations({"a": times}, {"a": 1})
+    assert alone.estimate(2, rotated) == alone.estimate(2, {}) == 5 + 2 * (10 + 20)
+    three = plan.Durations(dict.fromkeys("abc", times), dict.fromkeys("abc", 1))
+    assert three.estimate(2, rotated) == 5 + 2 * 3 * 20
+    # Runs between nodes have them for themselves.
+    between = plan.Durations({"a": times, "b": times, "between": times}, {"between": 2})
+    assert between.estimate(2, rotated) == 5 + 2 * (2 * 20 + 30)
+
+
 SERIES = "lammps_loop_time@lj"
 
 

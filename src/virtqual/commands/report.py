@@ -35,12 +35,11 @@ def command(
     Markdown the table for a merge request, and .prom what node_exporter's
     textfile collector reads.
     """
-    directory = find(session, paths.sessions())
-    file = output or directory / page.FILE
-    form = _FORMS.get(file.suffix)
+    form = _FORMS.get(Path(output or page.FILE).suffix)
     if form is None:
-        raise UsageError(f"-o {file}: the name has to end with {', '.join(_FORMS)}")
-    loaded = load(directory)
+        raise UsageError(f"-o {output}: the name has to end with {', '.join(_FORMS)}")
+    directory = find(session, paths.sessions())
+    file, loaded = output or directory / page.FILE, load(directory)
     write_output(form(loaded), file)
     print_doubts(loaded, directory)
     _say.print(str(file), soft_wrap=True)
