@@ -131,7 +131,7 @@ def load_recipes() -> dict[str, dict[str, Any]]:
 
 def _describe_program(name: str, entry: ProgramEntry, mpi: MpiLibrary | None) -> Program:
     modules = (*(mpi.modules if mpi else ()), *entry.modules)
-    variables = load_modules(modules)
+    variables = {**load_modules(modules), **entry.env}
     recipe = load_recipes().get(name, {"path": "", "features": [name]})
     path = _find_program(entry.program or Path(recipe["path"]).name, variables)
     libraries = find_libraries(path, variables)
@@ -213,7 +213,8 @@ def _find_data(
 ) -> Iterator[tuple[str, Path]]:
     """Yield name and path of the other files of a program: programs on ``PATH``, or files of its prefix."""
     patterns = {name: Path(text) for name, text in recipe.get("data", {}).items() if name not in entry.data}
-    prefix = path.parents[max(len(Path(recipe["path"]).parts) - 2, 0)]
+    depth = max(len(Path(recipe["path"]).parts) - 2, 0)
+    prefix = path.parents[min(depth, len(path.parents) - 1)]
     for name, pattern in patterns.items():
         if "*" in pattern.name:
             yield from _find_programs(pattern.name, path, variables)
