@@ -51,6 +51,24 @@ def register(centre, text):
     return modules.register(file, centre / "stacks")
 
 
+def test_a_program_has_its_variables_when_it_is_asked_and_no_directories_of_spack(centre):
+    program = centre / "apps/foam/1/icoFoam"
+    program.parent.mkdir(parents=True)
+    program.write_text('#!/bin/sh\n[ -n "$WM_PROJECT_DIR" ] && echo "Using: OpenFOAM-v2312 (2312) - visit"\n')
+    program.chmod(0o755)
+    text = (
+        "name: centre\n"
+        "mpi: {name: openmpi, modules: [mpi/1]}\n"
+        "programs:\n"
+        "  openfoam: {modules: [foam/1], env: {WM_PROJECT_DIR: /foam},\n"
+        "    data: {blockMesh: /bin/true, decomposePar: /bin/true}}\n"
+    )
+    (openfoam,) = register(centre, text).programs
+    assert (openfoam.version, openfoam.env) == ("2312", {"WM_PROJECT_DIR": "/foam"})
+    with pytest.raises(DataError, match=r"icoFoam does not say its version"):
+        register(centre, text.replace("WM_PROJECT_DIR", "OTHER"))
+
+
 def test_the_programs_of_modules(centre):
     stack = register(
         centre,

@@ -1,9 +1,10 @@
 """A Spack environment becomes a manifest; packages that cannot be measured are refused."""
 
+import shutil
 from pathlib import Path
 
 import pytest
-from fakespack import FakeSpack
+from fakespack import FakeSpack, make_node
 from typer.testing import CliRunner
 
 from virtqual.cli import app
@@ -89,6 +90,32 @@ def test_an_unknown_mpi_library_is_refused(environment, tmp_path, monkeypatch):
     monkeypatch.setenv("SPACK_ROOT", str(FakeSpack(tmp_path / "spack", "fujitsu-mpi").root))
     with pytest.raises(InfrastructureError, match=r"osu-micro-benchmarks.* is linked with fujitsu-mpi"):
         register(environment, tmp_path / "stack")
+
+
+def test_variables_of_a_program_may_name_its_directories(fake, environment, tmp_path, monkeypatch):
+    prefix = fake.root / "store/openfoam"
+    programs = prefix / "platforms/linux64GccDPInt32-spack/bin"
+    programs.mkdir(parents=True)
+    for name in ("icoFoam", "blockMesh", "decomposePar"):
+        shutil.copy("/bin/true", programs / name)
+    fake.nodes.append(make_node("openfoam", "2506", "f", [fake.nodes[1]]) | {"prefix": str(prefix)})
+    fake.write()
+    # The linker finds the libraries of its MPI by such a variable.
+    variables = []
+    find_libraries = spack.find_libraries
+
+    def note_variables(path, env):
+        variables.append(env)
+        return find_libraries(path, env)
+
+    monkeypatch.setattr(spack, "find_libraries", note_variables)
+    openfoam = find_program(register(environment, tmp_path / "stack"), "openfoam")
+    assert openfoam.env["WM_PROJECT_DIR"] == str(prefix)
+    assert openfoam.env["LD_LIBRARY_PATH"].startswith(
+        f"{programs.parent}/lib/mpi-user:{programs.parent}/lib/"
+    )
+    assert variables[-1].items() >= openfoam.env.items()
+    assert set(openfoam.data) == {"blockMesh", "decomposePar"}
 
 
 def test_a_case_is_told_by_its_variant(fake, environment, tmp_path):
