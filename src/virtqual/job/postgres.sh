@@ -38,6 +38,8 @@ virtqual_start_postgres() {
     # No port is used, unless `postgres_port` holds one.  What the server does by itself now and then would fall into some runs.
     settings="-c listen_addresses=${postgres_port:+127.0.0.1} -p ${postgres_port:-5432} -k $directory -c max_connections=$((connections + 10)) -c shared_buffers=$((64 + 16 * scale))MB"
     settings+=" -c max_wal_size=$((64 + 32 * scale))MB -c checkpoint_timeout=1h -c autovacuum=off -c jit=off"
+    # Else it has files in /dev/shm, too, which would outlive a job that Slurm kills.
+    settings+=" -c dynamic_shared_memory_type=mmap"
     "$@" "${as_user[@]}" "$bin/pg_ctl" start -s -w -t 120 -D "$directory/data" -l "$directory/server.log" -o "$settings" \
         > "$directory/start.log" 2>&1 || virtqual_postgres_failed "the start of the server"
 }
