@@ -1,9 +1,9 @@
-"""What the warm-ups of a case decide for all of its runs: how often they start the program, or which peak.
+"""The number of starts of the program in each run of a case, or its offered rates: the warm-ups decide them.
 
-The warm-up of each side measures how long the program takes, and shows how fine its clock is.  That of a
-service shows on the native side how many requests a second it answers at most: its runs are offered shares of
-this peak, the same rates on both sides.  A case that an earlier session, or an earlier round of this session,
-has measured is measured again with the same number, and at the same rates.
+The warm-up of each side measures how long the program takes, and shows how fine its clock is.  The native
+warm-up of a service shows how many requests a second the service answers at most: the runs are offered shares
+of this peak, the same rates on both sides.  A case that an earlier session, or an earlier round of this
+session, has measured is measured again with the same number, and at the same rates.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class OfferedLoad:
     def find_client_limits(self, *, shares_core: bool = False) -> Iterator[str]:
         """Yield why the latencies are the client's rather than the server's.
 
-        A client that `shares_core` with the server waits for it there, whatever the client does.
+        A client that `shares_core` with the server waits for the server there, so that its lag says nothing.
         """
         if self.client_lag > MAX_LAG_SHARE * self.p99 and not shares_core:
             yield (

@@ -242,8 +242,8 @@ def _content(session: Session) -> dict[str, Any]:
     rows = []
     for number, (verdict, bar) in enumerate(zip(verdicts, forest.bars, strict=True), 1):
         run = runs.get(checks.get(verdict.series, ""))
-        both = series.get(verdict.series), all_sizes.get(verdict.series)
-        rows.append(_make_row(number, verdict, both, run, bar, began))
+        measured = series.get(verdict.series), all_sizes.get(verdict.series)
+        rows.append(_make_row(number, verdict, measured, run, bar, began))
     judged = {run.check for run in session.runs for result in run.results if result.series in series}
     first = {side: next((run for run in session.runs if run.side == side), None) for side in SIDES}
     facts = _list_facts(session)
@@ -288,20 +288,20 @@ def _excess(verdict: Verdict) -> tuple[bool, float]:
 def _make_row(
     number: int,
     verdict: Verdict,
-    both: tuple[Series | None, Series | None],
+    measured: tuple[Series | None, Series | None],
     run: Run | None,
     bar: plots.Bar | None,
     began: float,
 ) -> Row:
-    """Return the row of a verdict; `both` is its series, and the series with sizes that are only reported."""
-    series, all_sizes = both
+    """Return the row of a verdict; `measured` is its series, then that with sizes that are only reported."""
+    series, all_sizes = measured
     check = run.check if run else ""
     claims = [entry for entry in _load_claims() if entry[2].metric == verdict.metric]
     described = [_describe_claim(*entry, verdict.better) for entry in claims]
     if series is None or all_sizes is None or not series.pairs:
         return Row(number, verdict, check, bar, None, None, None, "", "", described, [])
     curve, ratios = None, None
-    # Of one size there is no curve.
+    # One size makes no curve.
     if len(all_sizes.points) > 1 and series.valid:
         curve = _draw_values(all_sizes)
         if verdict.points:
