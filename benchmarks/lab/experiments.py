@@ -44,9 +44,9 @@ class Experiment(DataModel):
     command: list[str] = Field([])
 
     @property
-    def is_session(self) -> bool:
-        """It is neither a test nor a command."""
-        return not (self.test or self.command)
+    def kind(self) -> str:
+        """The way in which it is run: ``session``, ``test`` or ``program``."""
+        return "test" if self.test else "program" if self.command else "session"
 
     def digest(self) -> str:
         """Return a digest of the definition, and of the function or program that plants the fault."""

@@ -242,7 +242,7 @@ def run_experiments(experiments: Sequence[Experiment], out: Path) -> None:
         for experiment in runnable:
             if number <= experiment.sessions and not is_done(experiment, number):
                 print(f"== {experiment.name} {number} of {experiment.sessions}", flush=True)
-                run = run_until_it_counts if experiment.is_session else run_command
+                run = run_until_it_counts if experiment.kind == "session" else run_command
                 append(run(experiment, number))
 
 

@@ -142,18 +142,26 @@ def _count_classes(results: Sequence[Result]) -> Table:
     rows = []
     for group in dict.fromkeys(result.experiment.group for result in results):
         own = [result for result in results if result.experiment.group == group]
+        run_by_kind = {}
+        for kind in ("session", "test", "program"):
+            of_kind = [result for result in own if result.experiment.kind == kind]
+            run = sum(bool(result.lines) for result in of_kind)
+            run_by_kind[f"by {kind}s"] = f"{run} of {len(of_kind)}" if of_kind else ""
         rows.append(
             {
                 "class": group,
-                "experiments": len(own),
+                **run_by_kind,
                 "results": sum(len(result.lines) for result in own),
                 "not as expected": sum(len(result.differing) for result in own),
                 "old": sum(len(result.old_lines) for result in own),
-                "never run": sum(not (result.lines or result.old_lines) for result in own),
                 "the slowest took, s": max((result.longest for result in own if result.lines), default=""),
             }
         )
-    text = "A result is old if its experiment, or the function that plants the fault, has changed since."
+    text = (
+        "How many experiments were run: by sessions on the one-machine cluster with real guests, by tests "
+        "with stand-ins or files, and by programs. A result is old if its experiment, or what plants the "
+        "fault, has changed since."
+    )
     return Table("Experiments by class", text, rows)
 
 
