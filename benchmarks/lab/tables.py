@@ -77,11 +77,8 @@ def match_results(experiments: Sequence[Experiment], lines: Sequence[Line]) -> l
     for number, line in enumerate(lines, 1):
         if (name := line["experiment"]) not in results:
             raise UsageError(f"line {number} of the results: experiments.yaml has no {name!r}")
-        lines = results[name].lines if line["definition"] == digests[name] else results[name].old_lines
-        if results[name].experiment.test:
-            # Of a test the last result counts.
-            lines.clear()
-        lines.append(line)
+        is_old = line["definition"] != digests[name]
+        (results[name].old_lines if is_old else results[name].lines).append(line)
     return list(results.values())
 
 
@@ -248,7 +245,11 @@ def _list_faults(results: Sequence[Result]) -> Table:
             continue
         got = "old" if result.old_lines else "never run"
         if result.lines:
-            got = _describe(result.differing[-1]) if result.differing else "as expected"
+            got = (
+                "as expected"
+                if not result.differing
+                else f"not as expected in {len(result.differing)} of {len(result.lines)}"
+            )
         rows.append(
             {
                 "class": experiment.group,
