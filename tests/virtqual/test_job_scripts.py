@@ -269,6 +269,16 @@ def test_a_node_that_says_it_has_cores_of_all_cpus(stage):
         notes.identify_nodes(notes.read(stage, len(noted.tasks), "7"), None)
 
 
+def test_the_cause_of_a_failed_database_is_named_and_not_what_followed_from_it(tmp_path):
+    log = 'LOG:  could not bind IPv4 address "127.0.0.1": Address already in use\nFATAL:  no socket\n'
+    (tmp_path / "server.log").write_text(log)
+    line = f". {SCRIPTS}/postgres.sh; directory=. virtqual_postgres_failed 'the start of the server'"
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    why = (tmp_path / "virtqual.why").read_text()
+    assert why.startswith("PostgreSQL: the start of the server failed: LOG:  could not bind IPv4 address")
+
+
 @pytest.mark.slow
 def test_a_real_database_that_is_stopped_shows_in_the_p99_of_its_client_and_leaves_nothing(tmp_path):
     """The server stops for 2 s in 20: at 100 a second one transaction in ten waits for it."""

@@ -10,7 +10,8 @@ virtqual_give_up() {
 # `virtqual_postgres_failed WHAT` gives up with the last error in the logs.
 virtqual_postgres_failed() {
     local line
-    line=$(grep -hE 'FATAL|PANIC|ERROR|error:|No space left' "$directory"/*.log | tail -n 1)
+    line=$(grep -hE 'could not bind|No space left' "$directory"/*.log | tail -n 1)
+    [ -n "$line" ] || line=$(grep -hE 'FATAL|PANIC|ERROR|error:' "$directory"/*.log | tail -n 1)
     virtqual_give_up "PostgreSQL: $1 failed: ${line:-$(cat "$directory"/*.log | tail -n 1)}"
 }
 

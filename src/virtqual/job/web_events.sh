@@ -24,7 +24,7 @@ tries=6000
 until port=$(sed -n 's/.*Tomcat started on port \([0-9]*\).*/\1/p' "$log"); [ -n "$port" ]; do
     if ! kill -0 $application 2> /dev/null || [ $((tries -= 1)) -lt 0 ]; then
         line=$(grep -E '^(Caused by:|Web server failed)' "$log" | tail -n 1)
-        virtqual_give_up "web_events: the application did not start: ${line:-$(head -n 1 "$log")}"
+        virtqual_give_up "web_events: the application did not start: ${line:-$(head -n 2 "$log" | tr '\n' ' ')}"
     fi
     sleep 0.1
 done
