@@ -88,7 +88,7 @@ class Notes:
         begin = self.first_node.begin
         if not {"uptime", "shell_ticks"} <= begin.keys():
             return 0.0
-        return max(float(begin["uptime"]) - int(begin["shell_ticks"]) / TICKS_PER_S, 0.0)
+        return round(max(float(begin["uptime"]) - int(begin["shell_ticks"]) / TICKS_PER_S, 0.0), 2)
 
     def compute_load(self, identities: Mapping[str, Identity]) -> Load:
         """Return the worst load of any node during the run, given the identity of each node."""
