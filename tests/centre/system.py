@@ -13,7 +13,7 @@ ASKED = os.environ.get("CENTRE_HOSTS")
 for partition in system["partitions"]:
     extras = partition["extras"]
     # Programs sleep for a second where real ones would compute for a minute: each is started once.
-    extras["run_seconds"] = 0.0
+    extras["run_seconds"] = float(os.environ.get("CENTRE_RUN_SECONDS", "0"))
     for keys, name in ((partition, "access"), (extras, "session_access")):
         words = [word.replace("--account=performance", f"--account={ACCOUNT}") for word in keys[name]]
         keys[name] = [*words, *ACCESS]
