@@ -10,6 +10,8 @@ from .vms import VmsOfOneHost
 PROBLEM = "lj"
 # On one core so many steps take the time of a run on all cores.
 STEPS = {"small": 12, "standard": 5000}
+# A job script that is a step itself may have a PMI, and Open MPI 4 looks for one in each step.
+STEP_VARIABLES = ("SLURM_STEP_ID", "PMI_FD", "PMI_RANK", "PMI_SIZE", "PMIX_NAMESPACE", "PMIX_RANK")
 
 
 class Throughput(Together, Lammps):
@@ -29,8 +31,8 @@ class Throughput(Together, Lammps):
         self.choose(PROBLEM)
         self.steps = STEPS[self.partition_extras["scale"]]
         self.job.launcher.options.append("--mpi=none")
-        # Open MPI 4 would look for the PMI of a step.  ReFrame writes values into the job script as they are.
-        self.env_vars["VIRTQUAL_WITHIN"] = "'env -u SLURM_STEP_ID'"
+        # ReFrame writes values into the job script as they are.
+        self.env_vars["VIRTQUAL_WITHIN"] = f"'env {' '.join(f'-u {name}' for name in STEP_VARIABLES)}'"
 
     def read(self):
         """Assert the physics of each copy; then add the runs a day of all."""
