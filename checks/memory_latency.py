@@ -28,7 +28,9 @@ class memory_latency(Measurement):
     descr = "memory latency by working set"
     feature = "pointer-chase"
     pages = parameter(list(PAGES), loggable=True)
-    tags = {"memory", "full"}
+    tags = {"memory", "quick", "full"}
+    # Every kernel gives these pages, and walks of two page tables cost most with them.
+    quick = {"pages": ("4K",)}
 
     @classmethod
     def explain_unfit(cls, case):

@@ -20,7 +20,7 @@ class os_noise(Measurement):
     descr = "noise: times of a fixed piece of work"
     feature = "fixed-work"
     repeats = False
-    tags = {"noise", "full"}
+    tags = {"noise", "quick", "full"}
 
     def arrange(self):
         """One task with all cores."""
