@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 Key = tuple[str | int, ...]
 
-# What is wrong with a value, by pydantic's type of mistake.
+# Phrases about wrong values, by pydantic's type of mistake.
 _PHRASES = {
     "finite_number": "is no finite number",
     "greater_than_equal": "is less than {ge}",

@@ -101,8 +101,7 @@ def forecast(request: Request) -> Forecast:
     stack = opening.find_any_stack(request.stack, system)
     chosen, _, request = opening.settle(request, system)
     system = system.use_nodes(request.nodes)
-    assumed_stack = request.stack or spack.NAME
-    features = set(stack.features) if stack else _assume_features(assumed_stack)
+    features = set(stack.features) if stack else _assume_features(request.stack or spack.NAME)
     entries = requested.list_checks(request, system, features, chosen)
     nodes = min(system.native.nodes, system.virtual.nodes)
     requested_entries = catalogue.select(entries, request.names, request.tags)
@@ -133,7 +132,7 @@ def forecast(request: Request) -> Forecast:
         held_nodes=total_nodes if system.native.session_access else 0,
         places=held.count_places(rotated, 1),
         silence=silence,
-        assumed_stack=None if stack else assumed_stack,
+        assumed_stack=None if stack else request.stack or spack.NAME,
         answer=foresee_answer(request, system, chosen, entries, planned, features, rotates=bool(rotated)),
     )
 

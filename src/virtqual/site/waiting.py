@@ -71,7 +71,7 @@ def format_time(moment: datetime.datetime, now: datetime.datetime) -> str:
     return f"{moment:%H:%M}{day}"
 
 
-#: What to do if a wait was too short.
+#: The remedy of a wait that was too short.
 WAIT_LONGER = "--wait HOURS waits longer (docs/queues.md)"
 
 
