@@ -227,7 +227,9 @@ def run_experiments(experiments: Sequence[Experiment], out: Path) -> None:
     def is_done(experiment: Experiment, number: int) -> bool:
         names = ("experiment", "number", "definition", "test")
         key = experiment.name, number, experiment.digest(), experiment.digest_of_test()
-        return key in {tuple(line.get(name) for name in names) for line in read_lines(out)}
+        # A test that failed is run again; its line stays.
+        done_lines = (line for line in read_lines(out) if not line.get("failed"))
+        return key in {tuple(line.get(name) for name in names) for line in done_lines}
 
     def append(line: dict[str, object]) -> None:
         text = out.read_text(encoding="utf-8") if out.exists() else ""
