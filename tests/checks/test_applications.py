@@ -167,8 +167,8 @@ def test_copies_on_all_cores_are_added_if_they_ran_at_the_same_time(equipped):
     done = equipped.reframe(*line, checks="throughput.py", **SMALL, FAKE_SECONDS="1")
     count = os.cpu_count()
     setting = f"LAMMPS lj, {count} cop{'ies' if count > 1 else 'y'}"
-    # A busy machine starts copies late: UNDECIDED.
-    assert re.search(rf"(OVER|UNDECIDED) throughput_rating@{setting}: ", outcome(done)), outcome(done)
+    # A busy machine starts copies late: UNDECIDED or INVALID.
+    assert re.search(rf"(OVER|UNDECIDED|INVALID) throughput_rating@{setting}: ", outcome(done)), outcome(done)
     rates = {run["side"]: run["results"][0]["values"] for run in read_runs(equipped)}
     assert rates == {
         "native": [pytest.approx(172800 * count, rel=0.02)],
