@@ -2,9 +2,10 @@
 
 from virtqual.errors import InfrastructureError
 from virtqual.harness import repetitions
-from virtqual.references import project_metrics
+from virtqual.references import project_metrics, project_references
 from virtqual.runs import Answer, Result
 
+from . import counts
 from .base import Measurement
 
 #: Percent of the native peak by scale: a VM of a small system may reach half of that peak, or less.
@@ -26,6 +27,15 @@ class Offered(Measurement):
     client_cores = 1
     #: The peaks of native warm-ups, up to this one.
     native_peaks = ()
+
+    @classmethod
+    def explain_unfit(cls, case):
+        """Return why it cannot run: VMs that are so slow that only their change is judged."""
+        stated = counts.stated_class()
+        if stated and project_references().hypervisor_class(stated).gate == "change":
+            reason = f"VMs of class {stated!r} are too slow for shares of a native peak"
+            return super().explain_unfit(case) or reason
+        return super().explain_unfit(case)
 
     @property
     def measures_peak(self):

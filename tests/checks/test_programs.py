@@ -11,7 +11,7 @@ import pytest
 from site_runs import CHECKS, FAKE, copy_stand_in, make_program, make_stack, outcome, read_cases
 
 OSU = ("osu_latency", "osu_bw")
-POSTGRES = ("postgres", "initdb", "pg_ctl", "pgbench")
+POSTGRES = {**dict.fromkeys(("postgres", "initdb", "pg_ctl"), "postgres"), "pgbench": "pgbench"}
 BOTH = ("-n", r"^stream.*%threads=1\b|^osu_node.*%benchmark=(latency|bw)$")
 
 QUALIFY = ("qualify", "--system", "testsite", "--stack", "micro", "--full")
@@ -23,7 +23,7 @@ def equipped(site):
     names = ("stream", "stress-ng", "pointer_chase", "fixed_work", "fio")
     stream, stress_ng, pointer_chase, fixed_work, fio = (copy_stand_in(site, "micro", name) for name in names)
     osu = {name: copy_stand_in(site, "micro", "osu", name) for name in OSU}
-    postgres = {name: copy_stand_in(site, "micro", "postgres", name) for name in POSTGRES}
+    postgres = {name: copy_stand_in(site, "micro", file, name) for name, file in POSTGRES.items()}
     make_stack(
         site,
         "micro",
@@ -149,6 +149,15 @@ def test_both_sides_of_a_database_get_the_same_rates_which_are_shares_of_the_nat
     report = next(served.path.rglob("report.html")).read_text()
     assert "Reported, and not judged" in report
     assert "db_on_time, memory, " in report
+
+
+def test_vms_of_which_only_the_change_is_judged_are_offered_no_share_of_a_native_peak(equipped):
+    line = ("reframe", "-c", f"{CHECKS[1]}/db_pgbench.py", *CHECKS[2:], "-L")
+    listed = equipped.run(*line, FAKE_EMULATED="1")
+    assert "VMs of class 'emulated' are too slow for shares of a native peak" in listed.stdout, outcome(
+        listed
+    )
+    assert "- db_pgbench" not in listed.stdout
 
 
 def test_a_client_that_is_the_limit_makes_the_latencies_invalid(served):
