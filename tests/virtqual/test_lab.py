@@ -125,6 +125,24 @@ def test_tests_are_counted_by_name_with_their_cases(monkeypatch):
     assert not experiments[0].is_as_expected(lines[1] | {"failed": 1})
 
 
+@pytest.mark.parametrize("failed", [0, 1])
+def test_a_test_that_failed_is_run_again_and_its_line_stays(monkeypatch, tmp_path, failed):
+    experiment = Experiment(**NOTHING, test="tests/virtqual/test_lab.py::test_bounds_are_exact")
+    line = make_line(experiment, test=experiment.digest_of_test(), cases=1, failed=failed)
+    out, runs = tmp_path / "results.jsonl", []
+    out.write_text(json.dumps(line) + "\n")
+
+    def run_tests(chosen):
+        runs.append(chosen)
+        return [line | {"failed": 0}] * failed
+
+    monkeypatch.setattr(lab, "run_tests", run_tests)
+    lab.run_experiments([experiment], out)
+    assert runs == [[experiment] * failed]
+    (result,) = tables.match_results([experiment], lab.read_lines(out))
+    assert (len(result.lines), len(result.differing)) == (1 + failed, failed)
+
+
 def test_bounds_are_exact():
     """With no error in n sessions the bound is 1 - 0.05^(1/n)."""
     assert tables.bound_rate(0, 60) == pytest.approx(1 - 0.05 ** (1 / 60))
