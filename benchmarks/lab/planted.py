@@ -121,7 +121,8 @@ def limit_vcpus(share: float) -> Fault:
 
 def shape_network(rule: str) -> Fault:
     """Let netem act on what is sent to the guests; a host's timer has steps of 4 ms."""
-    port = ". /run/vcluster/host.env; tc qdisc"
+    # The shell of a host would take busybox' tc, which knows no netem.
+    port = ". /run/vcluster/host.env; /usr/sbin/tc qdisc"
     return plant_on_hosts(
         f"{port} add dev $VM root netem {rule}",
         f"{port} del dev $VM root",

@@ -201,37 +201,43 @@ def _count_errors(results: Sequence[Result]) -> Table:
     return Table("The same build, live", text if rows else "Not run yet.", rows)
 
 
+def _predict_rate(metrics: Sequence[Line]) -> dict[str, str]:
+    """Return how often sessions of a dose were OVER, and the rate that their own noise predicts."""
+    names = ("times as slow", "OVER", "95 % interval", "predicted", "lies in it")
+    if not metrics:
+        return dict.fromkeys(names, "")
+    effect = statistics.fmean(metric["log"] for metric in metrics)
+    over = sum(metric["outcome"] == "OVER" for metric in metrics)
+    interval = stats.binomtest(over, len(metrics)).proportion_ci(CONFIDENCE, method="exact")
+    errors = [metric["sd_of_a_pair"] / math.sqrt(metric["pairs"]) for metric in metrics]
+    beyond = [(effect - m["over_from"]) / error for m, error in zip(metrics, errors, strict=True)]
+    power = float(stats.norm.cdf(beyond).mean())
+    cells = (
+        f"{math.exp(effect):.3g}",
+        f"{over} of {len(metrics)}",
+        f"{interval.low:.0%} to {interval.high:.0%}",
+        f"{power:.0%}",
+        "yes" if interval.low <= power <= interval.high else "no",
+    )
+    return dict(zip(names, cells, strict=True))
+
+
 def _compare_with_power(results: Sequence[Result]) -> Table:
     """Return how often each dose was found, beside the power that the sessions' own noise predicts."""
     rows = []
     for result in results:
         dose = result.experiment.dose
         named = [item for line in result.lines if dose for item in line["metrics"].items()]
-        metrics = [
-            m for name, m in named if name.split("@")[0] == dose and m["over_from"] and m["sd_of_a_pair"]
-        ]
-        if not metrics:
-            continue
-        effect = statistics.fmean(metric["log"] for metric in metrics)
-        over = sum(metric["outcome"] == "OVER" for metric in metrics)
-        interval = stats.binomtest(over, len(metrics)).proportion_ci(CONFIDENCE, method="exact")
-        errors = [metric["sd_of_a_pair"] / math.sqrt(metric["pairs"]) for metric in metrics]
-        beyond = [(effect - m["over_from"]) / error for m, error in zip(metrics, errors, strict=True)]
-        power = float(stats.norm.cdf(beyond).mean())
-        rows.append(
-            {
-                "dose": result.experiment.name,
-                "metric": dose,
-                "times as slow": f"{math.exp(effect):.3g}",
-                "found": f"{over} of {len(metrics)}",
-                "95 % interval": f"{interval.low:.0%} to {interval.high:.0%}",
-                "predicted": f"{power:.0%}",
-                "lies in it": "yes" if interval.low <= power <= interval.high else "no",
-            }
-        )
+        metrics = [metric for name, metric in named if name.split("@")[0] == dose]
+        judged = [metric for metric in metrics if metric["over_from"]]
+        row = {"dose": result.experiment.name, "metric": dose, "sessions": len(result.lines)}
+        row |= {"judged": len(judged), **_predict_rate(judged)}
+        if result.lines and dose:
+            rows.append(row)
     text = (
         "The predicted rate is the mean over the sessions of a dose: how often an estimate around their "
-        "common overhead, with the spread of a session's own pairs, lies beyond what that session calls OVER."
+        "common overhead, with the spread of a session's own pairs, lies beyond what that session calls "
+        "OVER. A session that is not judged was refused, or had no valid pair."
     )
     return Table("Dose and response", text if rows else "Not run yet.", rows)
 
