@@ -37,7 +37,7 @@ def test_a_second_rule_of_an_item_is_refused():
         (r"emulated: report", "emulatd: report", "unknown class 'emulatd': did you mean emulated"),
         (r"emulated: report", "emulated: ignore", "actions.emulated"),
         (r"class: \{kvm-on", "class: {kvn-on", "unknown class 'kvn-on-emulated-hosts'"),
-        (r"\{share: 0.4\}", "{shar: 0.4}", "no limit 'shar' of this item: did you mean share"),
+        (r"\{share: 0.55\}", "{shar: 0.55}", "no limit 'shar' of this item: did you mean share"),
     ],
 )
 def test_mistakes(tmp_path, pattern, instead, says):
