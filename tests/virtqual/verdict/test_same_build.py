@@ -15,8 +15,8 @@ SESSIONS = 10
 
 @pytest.fixture(scope="module")
 def families(metrics):
-    """One metric of each family."""
-    return {metric.family: metric for metric in metrics.values()}
+    """One metric of each family, of those that are judged."""
+    return {metric.family: metric for metric in metrics.values() if metric.judged_up_to != 0}
 
 
 def cases(rng, references, families, make, name, noise, earlier, known):
@@ -85,5 +85,5 @@ def test_where_only_stated_noise_is_known_nothing_worse_is_said_than_that(
     _, changes = changes_of(references, families, make, name, noise=1.0, known=1.0, earlier=earlier)
     answers = Counter(verdict.outcome for verdict in changes)
     assert answers.keys() <= {Outcome.WITHIN, Outcome.UNDECIDED}
-    # Four earlier pairs do not resolve the change of noisy metrics; eighteen do.
-    assert answers[Outcome.WITHIN] >= (1.0 if earlier == 18 else 0.5) * len(changes)
+    # Four earlier pairs do not resolve the change of noisy metrics; eighteen do, but for an unlucky draw.
+    assert answers[Outcome.WITHIN] >= (0.98 if earlier == 18 else 0.5) * len(changes)
