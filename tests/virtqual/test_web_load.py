@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from virtqual import paths
-from virtqual.job.web_load import Client, Request, find_mistake
+from virtqual.job.web_load import Client, WebRequest, find_mistake
 from virtqual.programs import web_load
 
 SERVER = paths.root() / "tests/fakeslurm/events"
@@ -68,5 +68,5 @@ def test_a_client_that_stalls_is_the_limit_itself(measure):
     ],
 )
 def test_an_answer_is_right_only_if_its_content_is(status, content, mistake):
-    request = Request("event", b"", (b"<h1>Event 1</h1>", b"</html>"), 2)
+    request = WebRequest("event", b"", (b"<h1>Event 1</h1>", b"</html>"), 2)
     assert find_mistake(request, status, content) == mistake

@@ -40,12 +40,13 @@ def command(
     recipe = registry.choose_recipe(stacks, extra or ()) if is_registry else None
     todo = registry.plan(stacks, recipe, tuple(package or ()))
     current = registry.load_current(stacks, recipe) if recipe else None
-    if todo.packages:
-        _say.print(f"packages of the distribution to install: {' '.join(todo.packages)}")
-    if todo.unpacked:
-        _say.print(f"packages to unpack into {stacks / registry.NAME}: {' '.join(todo.unpacked)}")
-    if todo.wheels:
-        _say.print(f"wheels to install into {stacks / registry.NAME}: {' '.join(todo.wheels)}")
+    for words, names in (
+        ("packages of the distribution to install", todo.packages),
+        (f"packages to unpack into {stacks / registry.NAME}", todo.unpacked),
+        (f"wheels to install into {stacks / registry.NAME}", todo.wheels),
+    ):
+        if names:
+            _say.print(f"{words}: {' '.join(names)}")
     if current and not (todo.wheels or todo.packages or todo.unpacked):
         _say.print(f"registry stack {current.hash} is set up: {', '.join(current.features)}")
         return

@@ -33,7 +33,7 @@ WARM_WINDOWS, WARM_GROWTH, MAX_WINDOWS = 5, 0.03, 60
 MICROSECOND = 1e-6
 
 
-class Request(NamedTuple):
+class WebRequest(NamedTuple):
     """A request, and what its answer must hold: texts, and so many rows at least."""
 
     kind: str
@@ -42,7 +42,7 @@ class Request(NamedTuple):
     rows: int
 
 
-class Outcome(NamedTuple):
+class LoadShare(NamedTuple):
     """What one process noted of a load.
 
     Attributes
@@ -63,7 +63,7 @@ class Outcome(NamedTuple):
     mistakes: list[str]
 
 
-def make_request(rng: random.Random, address: str) -> Request:
+def make_request(rng: random.Random, address: str) -> WebRequest:
     """Draw a request."""
     (kind,) = rng.choices(list(MIX), list(MIX.values()))
     event, person = rng.randint(1, EVENTS), rng.randint(1, PEOPLE)
@@ -82,10 +82,10 @@ def make_request(rng: random.Random, address: str) -> Request:
     if form:
         head += f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(form)}\r\n"
     texts = tuple(text.encode() for text in (*expected, "</html>"))
-    return Request(kind, f"{head}\r\n{form}".encode(), texts, rows)
+    return WebRequest(kind, f"{head}\r\n{form}".encode(), texts, rows)
 
 
-class Load:
+class Connections:
     """The connections of one process, and what was measured over them."""
 
     def __init__(self, address: str, port: int, seed: str) -> None:
@@ -96,7 +96,7 @@ class Load:
         self.waited = 0
         self.mistakes: list[str] = []
 
-    async def answer(self, request: Request, begin: float) -> None:
+    async def answer(self, request: WebRequest, begin: float) -> None:
         """Send a request over a free connection, or a new one, and record the time since `begin`."""
         self.waited += self.room.locked()
         try:
@@ -129,7 +129,7 @@ class Load:
             answers.append(asyncio.create_task(self.answer(request, begin)))
         await asyncio.gather(*answers)
 
-    async def measure(self, rate: float, seconds: float) -> Outcome:
+    async def measure(self, rate: float, seconds: float) -> LoadShare:
         """Measure a load, at a rate or without pauses (0)."""
         begin, cpu = time.perf_counter(), time.process_time()
         end = begin + seconds
@@ -142,7 +142,7 @@ class Load:
             writer.close()
         share = (time.process_time() - cpu) / took
         responses, lags = (histogram.encode().decode() for histogram in (self.responses, self.lags))
-        return Outcome(took, responses, lags, self.waited, share, self.mistakes)
+        return LoadShare(took, responses, lags, self.waited, share, self.mistakes)
 
 
 async def read_answer(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
@@ -159,7 +159,7 @@ async def read_answer(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
     return status, b"".join(parts)
 
 
-def find_mistake(request: Request, status: bytes, content: bytes) -> str:
+def find_mistake(request: WebRequest, status: bytes, content: bytes) -> str:
     """Return what is wrong with an answer; empty if nothing is."""
     if status.split()[1:2] != [b"200"]:
         return status.decode(errors="replace")
@@ -170,11 +170,11 @@ def find_mistake(request: Request, status: bytes, content: bytes) -> str:
     return f"{rows} rows of {request.rows}" if rows < request.rows else ""
 
 
-def run_process(address: str, port: int, seed: str, rate: float, seconds: float) -> Outcome:
+def run_process(address: str, port: int, seed: str, rate: float, seconds: float) -> LoadShare:
     """Measure a load in this process; the loop is select's, since epoll rounds times to milliseconds."""
 
-    async def measure() -> Outcome:
-        return await Load(address, port, seed).measure(rate, seconds)
+    async def measure() -> LoadShare:
+        return await Connections(address, port, seed).measure(rate, seconds)
 
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
         return runner.run(measure())

@@ -209,24 +209,7 @@ def _describe_program(
         if not file.is_file():
             source = next(entry[key] for key in ("package", "unpacked", "wheel", "source") if key in entry)
             raise InfrastructureError(f"{file} is missing: the stack's {name} comes from {source!r}")
-    purl: str | None = None
-    if package := entry.get("package", entry.get("unpacked")):
-        if "unpacked" in entry:
-            version = (Path(places["unpacked"]) / package / VERSION_FILE).read_text(encoding="utf-8").strip()
-        else:
-            version = _read_version(package)
-        if version is None:
-            setup = manifest.name_setup(NAME)
-            raise InfrastructureError(f"the package {package!r} is not installed; {setup} installs it")
-        origin = f"distribution package {package}"
-        purl = sbom.purl(f"deb/{platform.freedesktop_os_release()['ID']}", package, version)
-    elif source := entry.get("source"):
-        version = entry["version"]
-        origin = f"compiled from {source}"
-    else:
-        version = versions[entry["wheel"]]
-        origin = f"PyPI wheel {entry['wheel']}"
-        purl = sbom.purl("pypi", entry["wheel"], version)
+    version, origin, purl = _find_origin(entry, places, versions)
     mpi = entry.get("mpi")
     data = {key: Path(text.format(**places)) for key, text in entry.get("data", {}).items()}
     return Program.from_files(
@@ -242,6 +225,27 @@ def _describe_program(
         env={key: str(text).format(**places) for key, text in entry.get("env", {}).items()},
         purl=purl,
     )
+
+
+def _find_origin(
+    entry: dict[str, Any], places: dict[str, str], versions: dict[str, str]
+) -> tuple[str, str, str | None]:
+    """Return a program's version, where it comes from, and the name of its package in a bill of materials."""
+    if "source" in entry:
+        return entry["version"], f"compiled from {entry['source']}", None
+    if wheel := entry.get("wheel"):
+        return versions[wheel], f"PyPI wheel {wheel}", sbom.purl("pypi", wheel, versions[wheel])
+    if package := entry.get("unpacked"):
+        file = Path(places["unpacked"]) / package / VERSION_FILE
+        version: str | None = file.read_text(encoding="utf-8").strip()
+    else:
+        package = entry["package"]
+        version = _read_version(package)
+    if version is None:
+        setup = manifest.name_setup(NAME)
+        raise InfrastructureError(f"the package {package!r} is not installed; {setup} installs it")
+    purl = sbom.purl(f"deb/{platform.freedesktop_os_release()['ID']}", package, version)
+    return version, f"distribution package {package}", purl
 
 
 def _read_version(package: str) -> str | None:
