@@ -14,6 +14,7 @@ from virtqual.errors import InfrastructureError
 # A guest is stopped and continued once in this time.
 STOP_PERIOD_S = 0.05
 SQUEUE_INTERVAL_S = 0.3
+NEW_VMS_INTERVAL_S = 5.0
 # The bandwidth of a cgroup is given out anew after this time.
 CPU_PERIOD_US = 100_000
 Fault = Callable[[threading.Event], None]
@@ -105,18 +106,27 @@ def stop_guests_in_some_runs(period: int, share: float) -> Fault:
 def limit_vcpus(share: float) -> Fault:
     """Take a share of their CPU time from the threads that are the guests' CPUs, by ``cpu.max``."""
     quota = round((1 - share) * CPU_PERIOD_US)
-    group = "/sys/fs/cgroup/lab"
-    return plant_on_hosts(
-        "set -e; [ -e /sys/fs/cgroup/cgroup.procs ] || mount -t cgroup2 none /sys/fs/cgroup; "
+    group, threads = "/sys/fs/cgroup/lab", "/sys/fs/cgroup/lab/vcpus/cgroup.threads"
+    prepare = (
+        "[ -e /sys/fs/cgroup/cgroup.procs ] || mount -t cgroup2 none /sys/fs/cgroup; "
         f"mkdir -p {group}/vcpus; echo +cpu > /sys/fs/cgroup/cgroup.subtree_control; "
+    )
+    move = (
         f"read -r vm < /run/vcluster/vm.pid; echo $vm > {group}/cgroup.procs; "
         f"echo threaded > {group}/vcpus/cgroup.type; echo +cpu > {group}/cgroup.subtree_control; "
         f"echo {quota} {CPU_PERIOD_US} > {group}/vcpus/cpu.max; "
         'for task in /proc/$vm/task/*; do read -r name < $task/comm; case "$name" in "CPU "*/KVM) '
-        f"echo ${{task##*/}} > {group}/vcpus/cgroup.threads;; esac; done; "
-        f"grep -q . {group}/vcpus/cgroup.threads",
-        f"echo max > {group}/vcpus/cpu.max",
+        f"echo ${{task##*/}} > {threads};; esac; done; "
     )
+
+    def fault(ended: threading.Event) -> None:
+        run_on_all_hosts(f"set -e; {prepare}{move}grep -q . {threads}")
+        # VMs that are created anew have threads of their own.
+        while not ended.wait(NEW_VMS_INTERVAL_S):
+            run_on_all_hosts(f"if [ -e /run/vcluster/vm.pid ] && ! grep -q . {threads}; then {move}fi; true")
+        run_on_all_hosts(f"echo max > {group}/vcpus/cpu.max")
+
+    return fault
 
 
 def shape_network(rule: str) -> Fault:
