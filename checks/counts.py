@@ -14,6 +14,12 @@ def compared_partitions():
     return [p for p in rt.runtime().system.partitions if {"native", "virtual"} & set(p.features)]
 
 
+def explain_no_scratch():
+    """Return why storage cannot be measured: a partition states no directory."""
+    stated = all(partition.extras.get("scratch") for partition in compared_partitions())
+    return None if stated else "needs extras.scratch in both partitions"
+
+
 def stated_class():
     """Return the class that the system file states; empty if the virtual partition was not selected."""
     stated = (p.extras["hypervisor_class"] for p in compared_partitions() if "virtual" in p.features)

@@ -7,8 +7,6 @@ from . import counts, overhead
 from .asked import as_asked
 from .offered import Offered
 
-#: Half of the cores are the client's: it must not be what limits the rate.
-MAX_CORES = 16
 CONNECTIONS_PER_CORE = 4
 MAX_SCALE, SCALE_MIB = 32, 16
 SCRIPT = "<builtin: TPC-B (sort of)>"
@@ -31,17 +29,14 @@ class db_pgbench(Offered):
     @classmethod
     def explain_unfit(cls, case):
         """Return why it cannot run: no directory is stated."""
-        scratches = [partition.extras.get("scratch") for partition in counts.compared_partitions()]
-        if case.storage == "disk" and not all(scratches):
-            return super().explain_unfit(case) or "needs extras.scratch in both partitions"
-        return super().explain_unfit(case)
+        reason = counts.explain_no_scratch() if case.storage == "disk" else None
+        return super().explain_unfit(case) or reason
 
     def arrange(self):
         """Divide the cores between server and client; the tables fit into an eighth of the memory."""
         scale = self.partition_extras["scale"]
-        self.num_cpus_per_task = min(self.cores, MAX_CORES)
-        self.client_cores = self.num_cpus_per_task // 2
-        self.connections = CONNECTIONS_PER_CORE * (self.num_cpus_per_task - self.client_cores)
+        self.divide_cores()
+        self.connections = CONNECTIONS_PER_CORE * self.server_cores
         fitting = self.node_memory // (8 * SCALE_MIB * 2**20)
         self.tables = 1 if self.small else max(1, min(MAX_SCALE, fitting))
         place = self.partition_extras["scratch"] if self.storage == "disk" else "/dev/shm"
@@ -69,15 +64,12 @@ class db_pgbench(Offered):
                 seconds=(run.seconds, self.load_seconds[load]),
                 offered=(run.offered is not None, load != "peak"),
             )
-        setting = f"{self.storage}, {self.connections} connections"
-        if not self.client_cores:
-            setting += ", client on the server's core"
+        setting = self.describe(f"{self.storage}, {self.connections} connections")
         results = []
         if "peak" in runs:
             peak = runs.pop("peak").rate
             results.append(Result.scalar("db_throughput", setting, peak))
-            if self.warm_up:
-                self.keep_peak(peak)
+            self.keep_peak(peak)
         if runs:
             loads = {share: run.offered for share, run in runs.items()}
             results += self.make_latencies("db", setting, loads)

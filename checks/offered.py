@@ -11,13 +11,15 @@ from .base import Measurement
 #: Percent of the native peak by scale: a VM of a small system may reach half of that peak, or less.
 SHARES = {"small": (10, 25, 75), "standard": (25, 50, 75)}
 QUICK_SHARE = 25
+#: Half of the cores are the client's: it must not be what limits the rate.
+MAX_CORES = 16
 
 
 class Offered(Measurement):
     """A service and its client: both sides get the same requests at the same intended times.
 
-    A warm-up measures the peak, and `read` hands it to `keep_peak`.  All other runs offer `rates`, and with
-    the load ``all`` they measure their own peak, too.
+    A warm-up measures the peak, and `read` hands each peak to `keep_peak`.  All other runs offer `rates`, and
+    with the load ``all`` they measure their own peak, too.
     """
 
     repeats = False
@@ -47,6 +49,16 @@ class Offered(Measurement):
         """The seed of the intended times, the same for both runs of a pair."""
         return self.slot.pair + 1
 
+    def divide_cores(self):
+        """Give cores of their own to server and client, if there are several."""
+        self.num_cpus_per_task = min(self.cores, MAX_CORES)
+        self.client_cores = self.num_cpus_per_task // 2
+        self.server_cores = self.num_cpus_per_task - self.client_cores
+
+    def describe(self, setting):
+        """Return a setting, with the place of the client if that is the server's."""
+        return setting if self.client_cores else f"{setting}, client on the server's core"
+
     def choose_rates(self):
         """Return the offered rates by share of the native peak; none for a warm-up."""
         if self.warm_up:
@@ -68,7 +80,9 @@ class Offered(Measurement):
         return {share: self.native_peak * share / 100 for share in shares}
 
     def keep_peak(self, rate):
-        """Keep the peak of a warm-up, beside those of the warm-ups before."""
+        """Keep the peak of a warm-up, beside those of the warm-ups before; other runs need none."""
+        if not self.warm_up:
+            return
         self.native_peaks = [peak for test in self.previous_tests() for peak in test.native_peaks]
         if self.slot.side == "native":
             self.native_peaks.append(rate)

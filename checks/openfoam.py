@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
+from virtqual.files.wording import pluralize
 from virtqual.job import notes
 from virtqual.programs import openfoam as output
 from virtqual.programs.text import OutputError
@@ -77,5 +78,5 @@ class openfoam(Measurement):
         if run.clock_time > seconds + 1:
             times = f"{run.clock_time} s by its clock, and {seconds:g} s by the first task's"
             raise OutputError("OpenFOAM", f"it ran for {times}")
-        setting = f"cavity {cells}^3, {self.num_tasks} rank{'s' if self.num_tasks > 1 else ''}"
+        setting = f"cavity {cells}^3, {pluralize(self.num_tasks, 'rank')}"
         return [Result.scalar("openfoam_elapsed", setting, seconds)]

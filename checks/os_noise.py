@@ -1,5 +1,6 @@
 """Noise (fixed_work): how much longer a fixed piece of work takes now and then, on all cores at once."""
 
+from virtqual.files.wording import pluralize
 from virtqual.programs import fixed_work
 from virtqual.runs import Result
 
@@ -38,7 +39,7 @@ class os_noise(Measurement):
             pieces=(run.pieces, self.pieces),
             cores=(len(run.means), self.cores),
         )
-        setting = f"{self.cores} core{'s' if self.cores > 1 else ''}"
+        setting = pluralize(self.cores, "core")
         mean = sum(run.means.values()) / len(run.means)
         # Of a time that fewer than ten pieces exceed little is known.
         rarest = min(self.cores * self.pieces // 10, MAX_ONE_IN)

@@ -32,9 +32,7 @@ class storage(Measurement):
     @classmethod
     def explain_unfit(cls, case):
         """Return why it cannot run: no directory is stated."""
-        if not all(partition.extras.get("scratch") for partition in counts.compared_partitions()):
-            return super().explain_unfit(case) or "needs extras.scratch in both partitions"
-        return super().explain_unfit(case)
+        return super().explain_unfit(case) or counts.explain_no_scratch()
 
     def arrange(self):
         """Write the file, then run the jobs; the directory goes whatever happens."""

@@ -2,6 +2,7 @@
 
 import sys
 
+from virtqual.files.wording import pluralize
 from virtqual.programs import web_load
 from virtqual.programs.text import OutputError
 from virtqual.runs import Result
@@ -10,8 +11,6 @@ from . import overhead
 from .asked import as_asked
 from .offered import Offered
 
-#: Half of the cores are the client's: it must not be what limits the rate.
-MAX_CORES = 16
 #: The heap never grows.  The second compiler warms up for minutes on few cores.
 JAVA = {
     "small": ("-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
@@ -40,9 +39,7 @@ class web_events(Offered):
     def arrange(self):
         """Divide the cores between server and client."""
         scale = self.partition_extras["scale"]
-        self.num_cpus_per_task = min(self.cores, MAX_CORES)
-        self.client_cores = self.num_cpus_per_task // 2
-        self.server_cores = self.num_cpus_per_task - self.client_cores
+        self.divide_cores()
         self.rates = {"peak": 0, **{f"load{share}": rate for share, rate in self.choose_rates().items()}}
         self.env_vars["VIRTQUAL_WITHIN"] = "./web_events.sh"
         java = ",".join([*JAVA[scale], f"-XX:ActiveProcessorCount={self.server_cores}"])
@@ -64,13 +61,10 @@ class web_events(Offered):
         if not run.windows:
             raise OutputError("web_load", "no window was measured")
         peak = run.loads.pop("peak")
-        setting = f"Java {run.java}, {self.server_cores} core{'s' if self.server_cores > 1 else ''}"
-        if not self.client_cores:
-            setting += ", client on the server's core"
+        setting = self.describe(f"Java {run.java}, {pluralize(self.server_cores, 'core')}")
         limits = tuple(peak.offered.find_client_limits())
         results = [Result.scalar("web_throughput", setting, peak.throughput, limits)]
-        if self.warm_up:
-            self.keep_peak(peak.throughput)
+        self.keep_peak(peak.throughput)
         if run.loads:
             loads = {int(name.removeprefix("load")): load.offered for name, load in run.loads.items()}
             results += self.make_latencies("web", setting, loads)

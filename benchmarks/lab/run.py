@@ -224,12 +224,12 @@ def run_tests(experiments: Sequence[Experiment]) -> Iterator[dict[str, object]]:
 def run_experiments(experiments: Sequence[Experiment], out: Path) -> None:
     """Run what the file does not have: first tests, then sessions in turns, so that a drift meets all."""
 
+    names = ("experiment", "number", "definition", "test")
+    # A test that failed is run again; its line stays.
+    done = {tuple(line.get(name) for name in names) for line in read_lines(out) if not line.get("failed")}
+
     def is_done(experiment: Experiment, number: int) -> bool:
-        names = ("experiment", "number", "definition", "test")
-        key = experiment.name, number, experiment.digest(), experiment.digest_of_test()
-        # A test that failed is run again; its line stays.
-        done_lines = (line for line in read_lines(out) if not line.get("failed"))
-        return key in {tuple(line.get(name) for name in names) for line in done_lines}
+        return (experiment.name, number, experiment.digest(), experiment.digest_of_test()) in done
 
     def append(line: dict[str, object]) -> None:
         text = out.read_text(encoding="utf-8") if out.exists() else ""

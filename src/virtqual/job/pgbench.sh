@@ -6,11 +6,8 @@
 . ./postgres.sh
 postgres=$1 place=$2 scale=$3 connections=$4 client_cores=$5 seed=$6
 shift 6
-server=(env) client=(env) threads=1
-if [ "$client_cores" != 0 ]; then
-    virtqual_divide_cores "$client_cores"
-    server=(taskset -c "$server_cpus") client=(taskset -c "$client_cpus") threads=$client_cores
-fi
+threads=$((client_cores > 0 ? client_cores : 1))
+virtqual_divide_cores "$client_cores"
 virtqual_start_postgres "$postgres" "$place" "$scale" "$connections" "${server[@]}"
 pgbench=("${client[@]}" "${as_user[@]}" "$bin/pgbench" -h "$directory" -U virtqual)
 "${pgbench[@]}" -i -q -s "$scale" postgres > "$directory/load.log" 2>&1 || virtqual_postgres_failed "the load of the tables"

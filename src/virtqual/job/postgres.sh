@@ -50,10 +50,13 @@ virtqual_end_postgres() {
     rm -rf "$directory"
 }
 
-# `virtqual_divide_cores COUNT` sets `server_cpus` and `client_cpus`: the last COUNT of this task's cores are the client's.
+# `virtqual_divide_cores COUNT` sets `server` and `client`, the commands that start both: the last COUNT of this task's
+# cores are the client's.  If COUNT is 0, both share all cores.
 virtqual_divide_cores() {
-    local key value range cpu siblings list=() order=()
+    local key value range cpu siblings list=() order=() server_cpus='' client_cpus=''
     local -A cores
+    server=(env) client=(env)
+    [ "$1" != 0 ] || return 0
     while read -r key value; do
         [ "$key" != Cpus_allowed_list: ] || IFS=, read -ra list <<< "$value"
     done < /proc/self/status
@@ -65,8 +68,7 @@ virtqual_divide_cores() {
             cores[$siblings]+=,$cpu
         done
     done
-    server_cpus='' client_cpus=''
     for siblings in "${order[@]:0:${#order[@]}-$1}"; do server_cpus+=${cores[$siblings]}; done
     for siblings in "${order[@]:${#order[@]}-$1}"; do client_cpus+=${cores[$siblings]}; done
-    server_cpus=${server_cpus#,} client_cpus=${client_cpus#,}
+    server=(taskset -c "${server_cpus#,}") client=(taskset -c "${client_cpus#,}")
 }

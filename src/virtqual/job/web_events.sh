@@ -6,11 +6,8 @@
 program=$1 postgres=$3 python=$4 client_cores=$5
 IFS=, read -ra java <<< "$2"
 shift 5
-server=(env) client=(env) processes=1
-if [ "$client_cores" != 0 ]; then
-    virtqual_divide_cores "$client_cores"
-    server=(taskset -c "$server_cpus") client=(taskset -c "$client_cpus") processes=$client_cores
-fi
+processes=$((client_cores > 0 ? client_cores : 1))
+virtqual_divide_cores "$client_cores"
 # JDBC needs a port: one that is free.
 postgres_port=$("$python" -c 'import socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])') ||
     virtqual_give_up "web_events: the Python $python does not run on this node. It must be there as on the login node"

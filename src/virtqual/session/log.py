@@ -169,6 +169,13 @@ _SETUP = (
 )
 
 
+def _digest(content: bytes) -> str | None:
+    """Return the SHA-256 of a log up to its last conclusion; None if it has none."""
+    start = content.rfind(b'{"event":"concluded"')
+    end = content.find(b"\n", start) + 1
+    return hashlib.sha256(content[:end]).hexdigest() if start >= 0 and end else None
+
+
 @dataclass(frozen=True)
 class Log:
     """The log of the session in a directory."""
@@ -203,7 +210,7 @@ class Log:
     def _read_digests(self) -> Iterator[str]:
         """Yield the digests of all facts in the file."""
         if self.path.exists():
-            for _, line in self._read_lines(lenient=True):
+            for _, line in intact_lines(self._read(), str(self.path), lenient=True):
                 # Runs are not read: each round begins here.
                 if line.startswith(b'{"event":"facts"'):
                     with suppress(ValueError, KeyError, TypeError):
@@ -235,13 +242,11 @@ class Log:
                 return end + 1, crc
         return 0, 0
 
-    def _read_lines(self, *, lenient: bool = False) -> Iterator[tuple[int, bytes]]:
-        """Yield number and content of each whole line; see `virtqual.session.seal.intact_lines`."""
+    def _read(self) -> bytes:
         try:
-            content = reading.read_bytes(self.path, links=False)
+            return reading.read_bytes(self.path, links=False)
         except OSError as error:
             raise UsageError(f"{self.path}: no session ({error.strerror})") from error
-        return intact_lines(content, str(self.path), lenient=lenient)
 
     def events(self, *, lenient: bool = False) -> Iterator[Event]:
         """Yield the events in their order; see `lines`."""
@@ -257,8 +262,12 @@ class Log:
         UsageError
             There is no log, or a line of it is none of a session's.
         """
+        yield from self._decode_lines(self._read(), lenient=lenient)
+
+    def _decode_lines(self, content: bytes, *, lenient: bool = False) -> Iterator[tuple[Event, bytes]]:
+        """Yield the events of the file's content; see `lines`."""
         facts = Facts()
-        for number, line in self._read_lines(lenient=lenient):
+        for number, line in intact_lines(content, str(self.path), lenient=lenient):
             try:
                 yield _decode(line, facts), line
             except (ValueError, RecursionError) as error:
@@ -274,7 +283,8 @@ class Log:
         DamagedError, UsageError
             See `lines`; or the log does not begin with a session, or has a run twice with other values.
         """
-        lines = self.lines()
+        content = self._read()
+        lines = self._decode_lines(content)
         begun, line = next(lines, (None, b""))
         if not isinstance(begun, Begun):
             raise UsageError(f"{self.path}: no session (its first line is missing)")
@@ -314,7 +324,7 @@ class Log:
         session.runs = sorted(runs.values(), key=lambda run: run.start)
         session.failures += round_failures
         session.measured = measured.hexdigest()
-        session.log_digest = self.digest()
+        session.log_digest = _digest(content)
         return session
 
     def _add_run(self, runs: dict[tuple[str, int, str, str], Run], run: Run) -> None:
@@ -328,14 +338,7 @@ class Log:
     def conclude(self, session: Session) -> None:
         """Append the conclusion of a session."""
         self.append(Concluded(conclusion=session.get_conclusion()))
-        session.log_digest = self.digest()
-
-    def digest(self) -> str | None:
-        """Return the SHA-256 of the file up to its last conclusion; None if it has none."""
-        content = reading.read_bytes(self.path, links=False)
-        start = content.rfind(b'{"event":"concluded"')
-        end = content.find(b"\n", start) + 1
-        return hashlib.sha256(content[:end]).hexdigest() if start >= 0 and end else None
+        session.log_digest = _digest(self._read())
 
     def reopen(self) -> None:
         """Remove ``session.json``: a session that goes on is not concluded."""
