@@ -74,7 +74,7 @@ class Offered(Measurement):
                     f"{self.case}: the native peak is not known, of which shares are offered. "
                     "The native warm-up measures it: run both partitions, from pair 0 on"
                 )
-            # That of the slowest node: no node is overloaded.
+            # The slowest node's peak, so that no node is overloaded.
             self.native_peak = float(f"{decided or min(peaks, default=1.0):.6g}")
         shares = (QUICK_SHARE,) if self.load == "quarter" else SHARES[self.partition_extras["scale"]]
         return {share: self.native_peak * share / 100 for share in shares}

@@ -41,7 +41,7 @@ class os_noise(Measurement):
         )
         setting = pluralize(self.cores, "core")
         mean = sum(run.means.values()) / len(run.means)
-        # Of a time that fewer than ten pieces exceed little is known.
+        # Little is known of a time that fewer than ten pieces exceed.
         rarest = min(self.cores * self.pieces // 10, MAX_ONE_IN)
         tail = {one_in: time for one_in, time in run.exceeded.items() if one_in <= rarest}
         return [Result.scalar("work_mean", setting, mean), Result.curve("work_tail", setting, tail)]

@@ -35,7 +35,7 @@ class storage(Measurement):
         return super().explain_unfit(case) or counts.explain_no_scratch()
 
     def arrange(self):
-        """Write the file, then run the jobs; the directory goes whatever happens."""
+        """Write the file, then run the jobs; the directory is removed in any case."""
         scale = self.partition_extras["scale"]
         self.job_seconds = JOB_SECONDS[scale]
         self.common = {

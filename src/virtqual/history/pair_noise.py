@@ -35,7 +35,8 @@ def usual_noise(d: Floats, floor: ArrayLike = 0.0) -> Floats:
 def find_stalls(native: Floats, virtual: Floats, sigma: ArrayLike) -> Bools:
     """Return which pairs have a stalled run, by `virtqual.verdict.slow_runs.slowness`.
 
-    The judge counts such runs. As noise, a few of them would hide overheads for months.
+    The judge counts such runs. A few of them, counted as noise, would hide
+    overheads for months.
 
     Parameters
     ----------

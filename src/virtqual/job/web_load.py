@@ -43,7 +43,7 @@ class WebRequest(NamedTuple):
 
 
 class LoadShare(NamedTuple):
-    """What one process noted of a load.
+    """Response times and lags that one process noted.
 
     Attributes
     ----------

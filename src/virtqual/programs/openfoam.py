@@ -15,7 +15,7 @@ NAME = "OpenFOAM"
 EDGE_M, LID_M_PER_S = 0.1, 1.0
 #: Residuals below which the solver of a field ends.
 TOLERANCES = {"Ux": 1e-6, "Uy": 1e-6, "Uz": 1e-6, "p": 1e-7}
-#: Of runs whose solvers converged it was 4e-10 at most.
+#: It was 4e-10 at most in runs whose solvers converged.
 MAX_CONTINUITY_ERROR = 1e-8
 #: In the cell beside the centre, for any number of cells up to 500 along an edge.
 CENTRE_M = 0.501 * EDGE_M

@@ -1,4 +1,4 @@
-"""What the noise of one node would cost a synchronous program on many nodes: a projection, and no verdict.
+"""The cost of one node's noise for a synchronous program on many nodes: a projection, and no verdict.
 
 A program that waits for all of its ranks after each piece of work is as slow as the slowest of them. The
 pieces are drawn from the times that one node showed, for each core of each node by itself.
@@ -24,7 +24,7 @@ STEPS = 4000
 
 @dataclass(frozen=True)
 class Slowdown:
-    """By which share a program on `nodes` nodes would take longer: the mean, and the range over the runs.
+    """The share by which a program on `nodes` nodes would take longer: mean, and range over the runs.
 
     `is_bound`: a piece that is rarer than those that were measured decides, so that the slowdown is larger.
     """
