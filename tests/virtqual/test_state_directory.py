@@ -174,6 +174,12 @@ def test_a_holder_that_gave_no_sign_of_life_is_dead(state):
     assert (state / "measuring-site.lock").read_text() == ""
 
 
+def test_a_session_that_an_error_ended_leaves_no_holder(state):
+    with pytest.raises(ZeroDivisionError), measuring(state, "site", "me", print):
+        raise ZeroDivisionError
+    assert (state / "measuring-site.lock").read_text() == ""
+
+
 def test_the_end_of_what_an_ended_session_has_started_is_waited_for(state):
     """A session that ends empties the file; its ReFrame may hold the lock a little longer."""
     notes = []

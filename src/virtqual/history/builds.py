@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import date
 from itertools import product
 from typing import Any
 
@@ -324,7 +324,7 @@ def _format_size(step: Step, better: Direction) -> str:
 def describe_notes(place: Place, marks: Iterable[Mark], waivers: Iterable[Waiver]) -> Iterator[str]:
     """Yield the marks of a system, and the waivers of its class."""
     yield from (f"{mark.date}: {mark.what}" for mark in marks if mark.system in ("", place.system))
-    today = datetime.now(UTC).date()
+    today = date.today()
     for waiver in waivers:
         if waiver.hypervisor_class == place.hypervisor_class:
             yield f"{waiver.build}: {waiver.text(today)}"

@@ -15,7 +15,7 @@ from virtqual.session.facts import facts
 from virtqual.session.judge import admitted_of
 from virtqual.session.pairing import series_of
 from virtqual.session.session import Session
-from virtqual.verdict import Verdict
+from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.estimate import Floats
 from virtqual.verdict.notation import Direction, describe_slowdown, describe_slowdown_briefly
 from virtqual.verdict.pairs import Series
@@ -39,7 +39,8 @@ class ComparedSeries:
     verdict
         The session's verdict on the overhead, if it has one.
     mark
-        ``best`` or ``worst`` of all sessions, if the intervals of both do not overlap.
+        ``best`` or ``worst`` of the sessions with a verdict other than INVALID, if the intervals of both do
+        not overlap.
     """
 
     series: str
@@ -102,7 +103,11 @@ def compare(sessions: Sequence[Session]) -> list[ComparedSeries]:
 
 def _mark_extremes(rows: Sequence[ComparedSeries]) -> list[ComparedSeries]:
     """Return the rows of a series with the best and the worst session marked if they surely differ."""
-    overheads = {row.session: row.verdict.overhead for row in rows if row.verdict and row.verdict.overhead}
+    overheads = {
+        row.session: row.verdict.overhead
+        for row in rows
+        if row.verdict and row.verdict.overhead and row.verdict.outcome is not Outcome.INVALID
+    }
     if not overheads:
         return list(rows)
     best, worst = (find(overheads, key=lambda session: overheads[session].log) for find in (min, max))

@@ -481,6 +481,8 @@ def command(session: Session, rows: Sequence[Row]) -> str:
     if request:
         line += ["--full"] * request.full + ["--stack", request.stack] * bool(request.stack)
         line += ["--class", request.hypervisor_class] * bool(request.hypervisor_class)
+    if session.against:
+        line += ["--against", session.against]
     for check in dict.fromkeys(row.check for row in rows if row.check):
         line += ["-n", pattern(check)]
     return shlex.join(line)

@@ -71,7 +71,7 @@ def measuring(state: Path, system: str, who: str, say: Callable[[str], None]) ->
         finally:
             ended.set()
             thread.join()
-        os.ftruncate(descriptor, 0)
+            os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
 

@@ -80,7 +80,8 @@ def judge_all(
 def _answer_without_rule(case: Case, looks: Sequence[int]) -> _Answer | None:
     """Return the answer if the rule is not asked, else None."""
     series, baseline = case.series, case.baseline
-    attempted = len(series.pairs) - len(series.set_aside)
+    left_out = series.set_aside | series.cut_off
+    attempted = sum(pair.number not in left_out for pair in series.pairs)
     valid, refused = len(series.valid), list(case.refused)
     if reason := series.not_alternated:
         refused.append(reason)

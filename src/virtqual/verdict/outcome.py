@@ -16,7 +16,7 @@ class Outcome(Enum):
     UNDECIDED = "UNDECIDED"
     """Neither is sure: more pairs are needed, or their maximum is reached."""
     INVALID = "INVALID"
-    """The series cannot be judged: a gate refused it, or its noise hides the margin."""
+    """The series cannot be judged: a gate refused it, or its clock, hosts or values allow no answer."""
     BASELINE = "BASELINE"
     """The overhead is recorded; there is no earlier session to compare it with."""
 

@@ -146,7 +146,7 @@ class Series:
     points
         Sizes of a curve in the metric's axis unit, rising; empty for a scalar.
     cut_off
-        Pair numbers with one run because of an interruption; they do not count as refused.
+        Numbers of the pairs that an interruption cut off; they count neither as attempted nor as refused.
     set_aside
         Numbers of the pairs that do not count because an outlying host takes part; see
         `virtqual.verdict.outliers`.

@@ -12,6 +12,7 @@ from virtqual.qualify.concluding import conclude_session
 from virtqual.report.comparison import compare, differing
 from virtqual.runs import Result
 from virtqual.session.log import Log
+from virtqual.verdict import Outcome
 
 # Triad of the OpenStack study (claims D01 to D04), native with node interleaving off as 100.
 STUDY = {"BM-1": 100.0, "VM-1": 74.0, "BM-2": 82.23, "VM-2": 81.0}
@@ -73,6 +74,13 @@ def test_what_does_not_count_is_not_compared(two):
     assert [row.session for row in compare([off, on])] == [0]
     native = off.model_copy(update={"runs": [run for run in off.runs if run.side == "native"]})
     assert compare([native]) == []
+
+
+def test_an_invalid_verdict_is_neither_the_best_nor_the_worst(two):
+    sessions = [Log(paths.sessions() / session.session).session() for session in two]
+    assert [row.mark for row in compare(sessions)] == ["worst", "best"]
+    sessions[1].verdicts[0].outcome = Outcome.INVALID
+    assert [row.mark for row in compare(sessions)] == ["", ""]
 
 
 def test_the_command_shows_them_side_by_side(two):

@@ -1,5 +1,6 @@
 """Which build made it slower: named with its neighbours, what changed with it, and what to measure next."""
 
+import time
 from datetime import date, timedelta
 
 import numpy as np
@@ -7,9 +8,10 @@ import pytest
 from made_nights import made_verdict, night
 
 from in_a_browser import assert_fit_for_people
-from virtqual.history.builds import compare_facts, describe_changes, make_place
+from virtqual.history.builds import compare_facts, describe_changes, describe_notes, make_place
 from virtqual.references.marks import Mark
 from virtqual.report import page
+from virtqual.verdict.waiver import Waiver
 
 
 def facts(build, kvm="npt=Y", microcode="0x1"):
@@ -249,3 +251,19 @@ def test_its_page_is_fit_for_people(browser, tmp_path):
     quiet = make_place("other", "kvm", nights(0.0))
     file.write_text(page.render_history([place, quiet], marks, ["an old session"]), encoding="utf-8")
     assert_fit_for_people(browser, file)
+
+
+@pytest.mark.parametrize("zone", ["UTC-14", "UTC+12"])
+def test_a_waiver_ends_with_the_local_day_as_in_a_session(monkeypatch, zone):
+    """At any time, the date of one of both zones is not that of UTC."""
+    waiver = {"metric": "fork_time", "gate": "overhead", "up_to": "8%", "class": "kvm", "build": "9.5"}
+    waiver |= {"owner": "ops", "reason": "known"}
+    with monkeypatch.context() as context:
+        context.setenv("TZ", zone)
+        time.tzset()
+        days = date.today() - timedelta(days=1), date.today()
+        waivers = [Waiver.model_validate({**waiver, "expires": day}) for day in days]
+        place = make_place("site", "kvm", nights())
+        notes = list(describe_notes(place, [], waivers))
+    time.tzset()
+    assert ["expired" in note for note in notes] == [True, False]

@@ -245,6 +245,15 @@ def test_virtual_runs_that_left_nothing_might_decide_as_well(metrics, judged_run
     assert verdict.reasons[0].startswith("2 virtual runs were refused or left nothing, and 0 native ones")
 
 
+def test_pairs_that_an_interruption_cut_off_are_none_of_those_of_which_half_must_count(metrics):
+    runs = runs_of(metrics, steady(0.0, 12, 0.002))
+    series = pair_up(
+        metrics["hpl"], "here", (), [run for run in runs if run.number < 4 or run.side == "native"]
+    )
+    assert alone(series, FIVE, PRIOR).outcome is Outcome.INVALID
+    assert alone(replace(series, cut_off=frozenset(range(4, 12))), FIVE, PRIOR).passes
+
+
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
 def test_values_that_are_no_numbers_never_help(metrics, judged_runs, value):
     runs = runs_of(metrics, [0.0] * 8)
