@@ -290,9 +290,8 @@ def main() -> None:
         write_file(tables.render_page(made_tables), page)
         print(page)
     print(f"{', '.join(changed)} changed" if changed else f"{', '.join(PAGES)}: as the results give them")
-    for result in results:
-        if result.has_changed_test:
-            print(f"old: {result.experiment.name}: its test has changed since its result")
+    if changed_tests := sum(result.has_changed_test for result in results):
+        print(f"{changed_tests} tests have changed since their results; `ci/evidence --list` names them")
 
 
 if __name__ == "__main__":

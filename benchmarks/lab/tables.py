@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,8 +33,13 @@ class Result:
 
     @property
     def differing(self) -> list[Line]:
-        """The lines that are not as expected."""
-        return [line for line in self.lines if not self.experiment.is_as_expected(line)]
+        """The lines that are not as expected, old ones with them."""
+        return [line for line in [*self.old_lines, *self.lines] if not self.experiment.is_as_expected(line)]
+
+    @property
+    def done(self) -> int:
+        """How many of the planned results there are; one that was run again counts once."""
+        return len({line["number"] for line in self.lines})
 
     @property
     def has_changed_test(self) -> bool:
@@ -86,7 +92,7 @@ def list_experiments(results: Sequence[Result]) -> str:
     """Return a line for each experiment: how many of its results there are, and how many differ."""
     rows = []
     for result in results:
-        words = [f"{len(result.lines)} of {result.experiment.sessions}"]
+        words = [f"{result.done} of {result.experiment.sessions}"]
         words += [f"{len(result.differing)} not as expected"] if result.differing else []
         words += [f"{len(result.old_lines)} old"] if result.old_lines else []
         words += ["its test has changed since"] if result.has_changed_test else []
@@ -99,6 +105,7 @@ def make_tables(results: Sequence[Result]) -> dict[str, Table]:
     return {
         "differed": _list_differing(results),
         "same build": _count_errors(results),
+        "margins": _list_margins(results),
         "doses": _compare_with_power(results),
         "classes": _count_classes(results),
         "faults": _list_faults(results),
@@ -111,14 +118,18 @@ def _list_differing(results: Sequence[Result]) -> Table:
             "planted": result.experiment.name,
             **_describe_expected(result.experiment),
             "got": _describe(line),
-            "when": f"{line['date']}, {line['commit'][:8]}",
+            "when": f"{line['date']}, {line['commit'][:8]}" + ", old" * (line in result.old_lines),
             "noise": "steal {steal:.1%}, load {load:g}".format(**line["noise"]) if line["noise"] else "",
         }
         for result in results
         for line in result.differing
     ]
-    done = sum(len(result.lines) for result in results)
-    text = f"{len(rows)} of {done} results are not as expected." if done else "No result yet."
+    doses = [row for row in _compare_with_power(results).entries if row["lies in it"] == "no"]
+    done = sum(len(result.lines) + len(result.old_lines) for result in results)
+    text = (
+        f"{len(rows)} of {done} results are not as expected, and {len(doses)} doses were not found as often "
+        "as predicted. A test that failed is run again: its later results stand in the file, too."
+    )
     return Table("What differed from what was expected", text, rows)
 
 
@@ -148,7 +159,8 @@ def _count_classes(results: Sequence[Result]) -> Table:
             {
                 "class": group,
                 **run_by_kind,
-                "results": sum(len(result.lines) for result in own),
+                "results": f"{sum(result.done for result in own)} of "
+                f"{sum(result.experiment.sessions for result in own)}",
                 "not as expected": sum(len(result.differing) for result in own),
                 "old": sum(len(result.old_lines) for result in own),
                 "the slowest took, s": max((result.longest for result in own if result.lines), default=""),
@@ -156,8 +168,8 @@ def _count_classes(results: Sequence[Result]) -> Table:
         )
     text = (
         "How many experiments were run: by sessions on the one-machine cluster with real guests, by tests "
-        "with stand-ins or files, and by programs. A result is old if its experiment, or what plants the "
-        "fault, has changed since."
+        "with stand-ins or files, and by programs; and how many results there are of those that are planned. "
+        "A result is old if its experiment, or what plants the fault, has changed since."
     )
     return Table("Experiments by class", text, rows)
 
@@ -177,8 +189,9 @@ def _count_errors(results: Sequence[Result]) -> Table:
         machines |= {"{cpu}, {cores} cores, Linux {kernel}".format(**line["machine"]) for line in lines}
         wrong = sum(any(m["outcome"] == "OVER" for m in line["metrics"].values()) for line in lines)
         over = sum(metric["outcome"] == "OVER" for metric in metrics)
-        logs = [metric["log"] for metric in metrics if metric["log"] is not None]
-        steal = [line["noise"]["steal"] for line in lines if line["noise"]]
+        pairs = Counter(metric["pairs"] for metric in metrics)
+        minutes = [line["seconds"] / 60 for line in lines]
+        load = [line["noise"]["load"] for line in lines if line["noise"]]
         rows.append(
             {
                 "sessions of": result.experiment.name,
@@ -186,19 +199,51 @@ def _count_errors(results: Sequence[Result]) -> Table:
                 "days": len({line["date"] for line in lines}),
                 "machines": len({str(line["machine"]) for line in lines}),
                 "sessions with OVER": f"{wrong} (at most {bound_rate(wrong, len(lines)):.0%})",
-                "metrics OVER": f"{over} of {len(metrics)} (at most {bound_rate(over, len(metrics)):.1%})",
-                "WITHIN": f"{sum(m['outcome'] == 'WITHIN' for m in metrics) / max(len(metrics), 1):.0%}",
-                "pairs, median": f"{statistics.median([metric['pairs'] for metric in metrics] or [0]):g}",
-                "faster : slower": f"{sum(log < 0 for log in logs)} : {sum(log > 0 for log in logs)}",
-                "steal, most": f"{max(steal):.1%}" if steal else "not recorded",
+                "metrics OVER": f"{over} of {len(metrics)}",
+                "metrics WITHIN": f"{sum(metric['outcome'] == 'WITHIN' for metric in metrics)}",
+                "metrics by pairs": ", ".join(f"{pairs}: {count}" for pairs, count in sorted(pairs.items())),
+                "minutes": f"{min(minutes):.0f} to {max(minutes):.0f}",
+                "load": f"{min(load):.0f} to {max(load):.0f}" if load else "not recorded",
+                "ended by the cluster": sum(len(line.get("ended_by_the_cluster", ())) for line in lines),
             }
         )
     text = (
-        "Nothing differs between the sessions of a row. Bounds are exact at 95 % (Clopper and Pearson); "
-        "those of metrics take the metrics of a session as independent. The last but one column counts the "
-        f"estimates below and above native. Machines: {'; '.join(sorted(machines))}."
+        "The build, the machine and the options of the sessions of a row are the same. The bound is exact "
+        "and one-sided at 95 % (Clopper and Pearson); the metrics of a session are not independent, and have "
+        f"none. Machines, whose own hosts are unknown: {'; '.join(sorted(machines))}."
     )
     return Table("The same build, live", text if rows else "Not run yet.", rows)
+
+
+def _list_margins(results: Sequence[Result]) -> Table:
+    """Return how far the same build was from OVER, and how much its sessions differ."""
+    lines = [line for result in results if result.experiment.name == SAME_BUILD for line in result.lines]
+    by_metric: dict[str, list[Line]] = {}
+    for line in lines:
+        for name, metric in line["metrics"].items():
+            if metric["over_from"] is not None:
+                by_metric.setdefault(name.split("@")[0], []).append(metric)
+    rows = []
+    for name, metrics in sorted(by_metric.items(), key=lambda item: item[1][0]["over_from"]):
+        logs, over_from = ([metric[key] for metric in metrics] for key in ("log", "over_from"))
+        errors = [metric["sd_of_a_pair"] ** 2 / metric["pairs"] for metric in metrics]
+        between = max(statistics.variance(logs) - statistics.fmean(errors), 0) if len(logs) > 1 else math.nan
+        rows.append(
+            {
+                "metric": name,
+                "sessions": len(metrics),
+                "times as slow": f"{math.exp(min(logs)):.3g} to {math.exp(max(logs)):.3g}",
+                "OVER from": f"{math.exp(min(over_from)):.3g} to {math.exp(max(over_from)):.3g}",
+                "SD between sessions": f"{math.sqrt(between):.1%}",
+            }
+        )
+    text = (
+        "How slow VMs were, and from which slowdown on the session would have called them OVER (the budget "
+        "and the session's own interval). The distance is that of budgets for emulated hosts: these sessions "
+        "count false alarms in use, and say nothing of metrics that are at their budgets. The last column is "
+        "what sessions differ by beside the noise of their pairs."
+    )
+    return Table("How far the same build is from OVER", text if rows else "Not run yet.", rows)
 
 
 def _predict_rate(metrics: Sequence[Line]) -> dict[str, str]:
@@ -222,6 +267,20 @@ def _predict_rate(metrics: Sequence[Line]) -> dict[str, str]:
     return dict(zip(names, cells, strict=True))
 
 
+def _expect_slowdown(experiment: Experiment, results: Sequence[Result]) -> str:
+    """Return how slow a metric should be without a share of its CPU time; empty for other doses."""
+    if experiment.fault[:1] != ["limit_vcpus"]:
+        return ""
+    same = [line for result in results if result.experiment.name == SAME_BUILD for line in result.lines]
+    logs = [
+        metric["log"]
+        for line in same
+        for name, metric in line["metrics"].items()
+        if name.split("@")[0] == experiment.dose and metric["log"] is not None
+    ]
+    return f"{math.exp(statistics.fmean(logs)) / (1 - float(experiment.fault[1])):.3g}" if logs else ""
+
+
 def _compare_with_power(results: Sequence[Result]) -> Table:
     """Return how often each dose was found, beside the power that the sessions' own noise predicts."""
     rows = []
@@ -231,13 +290,15 @@ def _compare_with_power(results: Sequence[Result]) -> Table:
         metrics = [metric for name, metric in named if name.split("@")[0] == dose]
         judged = [metric for metric in metrics if metric["over_from"]]
         row = {"dose": result.experiment.name, "metric": dose, "sessions": len(result.lines)}
-        row |= {"judged": len(judged), **_predict_rate(judged)}
+        row |= {"judged": len(judged), "planted": _expect_slowdown(result.experiment, results)}
+        row |= _predict_rate(judged)
         if result.lines and dose:
             rows.append(row)
     text = (
-        "The predicted rate is the mean over the sessions of a dose: how often an estimate around their "
-        "common overhead, with the spread of a session's own pairs, lies beyond what that session calls "
-        "OVER. A session that is not judged was refused, or had no valid pair."
+        "Planted: the mean of the same build, divided by the share of CPU time that is left. The predicted "
+        "rate is the mean over the judged sessions of P(x > OVER from), x normal with their mean overhead "
+        "and the standard error of a session's own pairs. The interval is two-sided (Clopper and Pearson). A "
+        "session that is not judged was refused, or had no valid pair."
     )
     return Table("Dose and response", text if rows else "Not run yet.", rows)
 
@@ -249,13 +310,12 @@ def _list_faults(results: Sequence[Result]) -> Table:
         experiment = result.experiment
         if experiment.group in NO_FAULTS or experiment.dose:
             continue
-        got = "old" if result.old_lines else "never run"
-        if result.lines:
-            got = (
-                "as expected"
-                if not result.differing
-                else f"not as expected in {len(result.differing)} of {len(result.lines)}"
-            )
+        got = "never run"
+        if result.differing:
+            lines = [*result.old_lines, *result.lines]
+            got = f"not as expected in {len(result.differing)} of {len(lines)}"
+        elif result.lines or result.old_lines:
+            got = "as expected" if result.lines else "old"
         rows.append(
             {
                 "class": experiment.group,
@@ -266,7 +326,8 @@ def _list_faults(results: Sequence[Result]) -> Table:
                 "by": f"`{experiment.test or ' '.join(experiment.command) or 'a session'}`",
             }
         )
-    return Table("Faults", f"{len(rows)} faults.", rows)
+    run = Counter(row["got"] not in ("old", "never run") for row in rows)[True]
+    return Table("Faults", f"{len(rows)} faults, of which {run} were run.", rows)
 
 
 def fill_page(text: str, tables: Mapping[str, Table], name: str) -> str:

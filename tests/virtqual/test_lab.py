@@ -155,7 +155,26 @@ def test_the_power_is_that_of_the_sessions_own_noise():
     lines = [make_line(dose, k, metrics={"fork_time@one core": each}) for k, each in enumerate(metrics, 1)]
     (row,) = tables.make_tables(tables.match_results([dose], lines))["doses"].rows
     # The mean overhead lies where OVER begins.
-    assert row[5:] == ["1 of 2", "1% to 99%", "50%", "yes"]
+    assert row[6:] == ["1 of 2", "1% to 99%", "50%", "yes"]
+
+
+def test_the_same_build_says_how_far_it_is_from_over_and_what_a_dose_should_show():
+    same = Experiment(**NOTHING | {"name": "same build"})
+    dose = Experiment(**NOTHING | {"class": "dose", "dose": "fork_time", "fault": ["limit_vcpus", 0.2]})
+    logs = (0.0, 0.2)
+    lines = [make_line(same, k, metrics={"fork_time@x": METRIC | {"log": log}}) for k, log in enumerate(logs)]
+    made = tables.make_tables(tables.match_results([same, dose], [*lines, make_line(dose)]))
+    # exp(0) to exp(0.2); exp(0.2); the variance 0.02 less that of four pairs of SD 5 %.
+    assert made["margins"].rows == [["fork_time", "2", "1 to 1.22", "1.22 to 1.22", "13.9%"]]
+    assert made["doses"].rows[0][4] == "1.38"
+
+
+def test_a_result_that_was_not_as_expected_stays_when_its_experiment_changes():
+    experiment = Experiment(**NOTHING)
+    line = make_line(experiment, exit_code=4) | {"definition": "another"}
+    table = tables.make_tables(tables.match_results([experiment], [line]))["differed"]
+    assert table.text.startswith("1 of 1 results are not as expected")
+    assert table.rows[0][4].endswith(", old")
 
 
 def test_the_page_of_html_has_all_tables_and_no_script():

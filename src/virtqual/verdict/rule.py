@@ -25,7 +25,7 @@ LOOKS = (2, 4, 8, 12, 18)
 
 MIN_PAIRS_TO_QUALIFY = 4
 """Pairs of each metric in a session that qualifies a build. If a tenth of the virtual runs take twice as
-long, four pairs of eleven metrics lack them in 1 % of sessions, two pairs in 10 %."""
+long, four pairs of nine checks lack them in 2 % of sessions, two pairs in 15 %."""
 
 MIN_FRESH_PAIRS = 2
 """Pairs after the flag that a conviction needs: one pair says nothing of its own noise."""

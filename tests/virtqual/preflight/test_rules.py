@@ -3,6 +3,8 @@
 import pytest
 from preflight_pairs import node, run
 
+from virtqual import paths
+from virtqual.files.datafile import parse
 from virtqual.identity import Load, NotObservable
 from virtqual.identity import host as hosts
 from virtqual.preflight.compare import apply_rules, compare, compare_runs
@@ -148,6 +150,15 @@ LOADS = {
 }
 
 
+# What benchmarks/lab/experiments.yaml says of a case, by the name of its test.
+EXPECTED = {
+    experiment["test"].split("::")[1]: experiment["answer"]
+    for experiment in parse(paths.root() / "benchmarks/lab/experiments.yaml").content["experiments"]
+    if "test_rules.py::" in experiment.get("test", "")
+}
+ANSWERS = {"refuse": "refused", "report": "reported"}
+
+
 def pair(native, virtual, host):
     guest = node("guest", **virtual)
     return node("bare", **native), guest.on(hosts.make_host(host, "esxi01")) if host else guest
@@ -169,10 +180,13 @@ def test_every_rule_has_a_fault():
     [(item, *case) for item, cases in CASES.items() for case in cases],
     ids=[item for item, cases in CASES.items() for _ in cases],
 )
-def test_the_rule_finds_its_fault(item, native, virtual, host, says):
+def test_the_rule_finds_its_fault(request, item, native, virtual, host, says):
     found = compare(*pair(native, virtual, host), judging.policy(), "production")
     reasons = [one.reason for one in found if one.item == item and one.action != "unseen"]
     assert any(says in reason for reason in reasons), reasons
+    stated = compare(*pair(native, virtual, host), judging.policy(), "kvm")
+    answers = {ANSWERS.get(one.action) for one in stated if one.item == item and says in one.reason}
+    assert EXPECTED.get(request.node.name) in {None} | answers
     matched = compare(*pair({}, {}, {}), judging.policy(), "production")
     assert [one for one in matched if one.action != "unseen"] == []
 
@@ -182,10 +196,11 @@ def test_the_rule_finds_its_fault(item, native, virtual, host, says):
     [(item, *case) for item, cases in LOADS.items() for case in cases],
     ids=[item for item, cases in LOADS.items() for _ in cases],
 )
-def test_the_rule_finds_its_load(item, change, says):
+def test_the_rule_finds_its_load(request, item, change, says):
     policy = judging.policy()
     found = apply_rules("load", policy, "kvm", QUIET.model_copy(update=change))
     assert [(one.item, says in one.reason) for one in found] == [(item, True)]
+    assert EXPECTED.get(request.node.name) in (None, ANSWERS[found[0].action])
     assert apply_rules("load", policy, "kvm", QUIET) == []
     unseen = NotObservable(not_observable="not told")
     assert apply_rules("load", policy, "kvm", QUIET.model_copy(update=dict.fromkeys(change, unseen))) == []
