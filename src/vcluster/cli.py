@@ -52,7 +52,7 @@ class CommandGroup(TyperGroup):
         except ClusterError as error:
             message, code = str(error), error.exit_code
         except KeyboardInterrupt:
-            message, code = "interrupted, nothing is left running", INTERRUPTED
+            message, code = "interrupted; `vcluster status` shows whether a cluster is up.", INTERRUPTED
         except Exception as error:
             # Typer's own, about the command line: in plain words.
             if isinstance(error.__cause__, ValidationError) and hasattr(error, "message"):

@@ -199,24 +199,40 @@ def down(directory: StateDirectory) -> bool:
 
 def clean(directory: StateDirectory) -> bool:
     """End all processes of a cluster, after a crash too; return False if none ran."""
-    directory.entry_file.unlink(missing_ok=True)
-    directory.remove_secrets()
     try:
         state = st.load_state(directory.state_file)
+        processes = state.processes
     except ClusterError:
+        # Another version may have started the cluster: its entry file is of the same form.
+        state, processes = None, _read_entry_file(directory.entry_file)
+    directory.entry_file.unlink(missing_ok=True)
+    directory.remove_secrets()
+    if processes is None:
         return False
-    if state.processes is None:
-        return False
-    processes = (state.processes.entry, state.processes.holder)
-    killed = [process.kill() for process in processes]
-    for process in processes:
+    killed = [process.kill() for process in (processes.entry, processes.holder)]
+    for process in (processes.entry, processes.holder):
         process.wait(20)
     # Commands that entered from outside hold the namespaces, and with them the interfaces.
-    if state.processes.entry.boot == read_boot_id():
-        members = list_namespace_members(frozenset(state.processes.namespaces), directory.root)
+    if processes.entry.boot == read_boot_id():
+        members = list_namespace_members(frozenset(processes.namespaces), directory.root)
         killed += [kill(pid) for pid in members]
-    state.model_copy(update={"status": "down", "processes": None}).save(directory.state_file)
+    if state:
+        state.model_copy(update={"status": "down", "processes": None}).save(directory.state_file)
     return any(killed)
+
+
+def _read_entry_file(path: Path) -> st.Processes | None:
+    """Return the processes of the cluster that an entry file names, or None if it has ended."""
+    try:
+        pid, started, *user = path.read_text(encoding="utf-8").split()
+        entry = Process.look_up(int(pid))
+        names = namespaces.read_namespaces(entry.pid)
+    except (OSError, ValueError):
+        return None
+    if entry.started != int(started):
+        return None
+    # The holder ends with the first process of its namespaces.
+    return st.Processes(holder=entry, entry=entry, namespaces=names, rootless=bool(user))
 
 
 def inspect_nodes(state: st.State) -> tuple[dict[str, tuple[str, str]], str]:

@@ -189,12 +189,14 @@ def run_on_host(logs: Path, host: str, line: str, seconds: float = 60) -> tuple[
     A `NodeError` is raised if the host is lost, or prints nothing for so many seconds. The folder of
     logs has the host's socket.
     """
+    if "\n" in line:
+        raise OptionError(f"host {host} runs one line, and {line!r} has a line break: write it with `;`.")
     answer = b""
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(seconds)
             connection.connect(str(logs / f"{host}.control"))
-            connection.sendall(line.replace("\n", " ").encode() + b"\n")
+            connection.sendall(f"{line}\n".encode())
             while True:
                 output, mark, code = answer.decode(errors="replace").rpartition(EXIT_CODE_MARK)
                 if mark and code.endswith("\n"):

@@ -200,6 +200,8 @@ def test_a_line_on_a_host(tmp_path: Path) -> None:
     thread.join()
     with pytest.raises(NodeError, match="host host2 does not answer: No such file"):
         emulated.run_on_host(tmp_path, "host2", "a line")
+    with pytest.raises(OptionError, match="runs one line"):
+        emulated.run_on_host(tmp_path, "host1", "a line\nanother")
 
 
 def test_an_emulator_is_looked_at_before_it_is_used(tmp_path: Path) -> None:

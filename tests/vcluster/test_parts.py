@@ -177,7 +177,7 @@ def test_a_directory_of_something_else_is_not_closed_to_other_users(tmp_path: Pa
     [
         (OptionError("no such option."), 2, "no such option."),
         (NodeError("vm1 down"), 5, "vm1 down"),
-        (KeyboardInterrupt(), 130, "interrupted, nothing is left running"),
+        (KeyboardInterrupt(), 130, "interrupted; `vcluster status` shows whether a cluster is up."),
     ],
 )
 def test_a_command_ends_with_the_exit_code_of_its_error(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from typer.testing import CliRunner
 from vcluster import cluster, namespaces
 from vcluster import state as st
 from vcluster.cli import app
+from vcluster.directory import StateDirectory
 from vcluster.errors import StateError
+from vcluster.processes import Process
 
 
 def test_round_trip(state: st.State, tmp_path: Path) -> None:
@@ -49,6 +52,19 @@ def test_no_state(tmp_path: Path, text: str | None) -> None:
         path.write_text(text)
     with pytest.raises(StateError, match="no cluster was started" if text is None else str(path)):
         st.load_state(path)
+
+
+@pytest.mark.parametrize(("later", "is_ended"), [(0, True), (1, False)])
+def test_a_cluster_of_another_version_is_taken_down(tmp_path: Path, later: int, is_ended: bool) -> None:
+    directory = StateDirectory(tmp_path)
+    directory.state_file.write_text('{"schema": "vcluster/1"}')
+    with subprocess.Popen(["sleep", "60"]) as process:
+        started = Process.look_up(process.pid).started + later
+        directory.entry_file.write_text(f"{process.pid} {started} \n")
+        assert cluster.down(directory) is is_ended
+        assert (process.poll() is not None) is is_ended
+        process.kill()
+    assert not directory.entry_file.exists()
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,10 @@ def read_qemu(arguments: Sequence[str]) -> Fields:
     for option, value in options:
         words = value.split(",")
         head, parts = words[0], dict(word.split("=", 1) for word in words if "=" in word)
+        if option == "object" and value.startswith("{"):
+            # libvirt's form.
+            parts = _read_object(value)
+            head = parts.get("qom-type", "")
         if option == "enable-kvm":
             fields["accelerator"] = "kvm"
         elif option in ("machine", "M"):
@@ -162,11 +166,20 @@ def read_qemu(arguments: Sequence[str]) -> Fields:
             backends.append(parts)
     fields["virtual_numa_nodes"] = cells or 1
     fields["memory_pinned"] = bool(backends) and all(
-        "host-nodes" in parts and parts.get("policy") in ("bind", "restrictive") for parts in backends
+        parts.get("host-nodes") and parts.get("policy") in ("bind", "restrictive") for parts in backends
     )
     if any(parts.get("hugetlb") == "on" or "huge" in parts.get("mem-path", "") for parts in backends):
         fields["memory_backing"] = _HUGE
     return fields
+
+
+def _read_object(text: str) -> dict[str, str]:
+    """Return the keys of an object in JSON that have a value, in the words of QEMU's other form."""
+    try:
+        content = json.loads(text)
+    except ValueError:
+        raise UsageError(f"QEMU: -object {text[:60]!r} is not JSON") from None
+    return {key: "on" if value is True else str(value) for key, value in content.items() if value}
 
 
 def _read_count(text: str, name: str, maximum: int = 2**63) -> int:

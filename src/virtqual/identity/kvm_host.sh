@@ -16,7 +16,8 @@ if [ -d /sys/kernel/iommu_groups ]; then
 fi
 for comm in /proc/[0-9]*/comm; do
     { read -r name < "$comm"; } 2> /dev/null || continue
-    case $name in qemu* | kvm) ;; *) continue ;; esac
+    # The kernel keeps 15 characters of a name; qemu-img, qemu-nbd and qemu-pr-helper run no VM.
+    case $name in qemu-system* | qemu-kvm | kvm) ;; *) continue ;; esac
     process=${comm%/comm}
     tr '\0\n' '\n?' < "$process/cmdline" | mark "$process/cmdline"
     # Only root may see which file it runs.

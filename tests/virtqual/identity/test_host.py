@@ -65,6 +65,22 @@ def test_qemu_arguments():
     assert (fields["memory_pinned"], fields["memory_backing"]) == (True, "huge pages")
 
 
+@pytest.mark.parametrize(
+    ("bound", "memory_pinned"),
+    [
+        ({"host-nodes": [0], "policy": "bind"}, True),
+        ({"host-nodes": [], "policy": "bind"}, False),
+        ({"host-nodes": [0], "policy": "preferred"}, False),
+    ],
+)
+def test_memory_as_libvirt_gives_it_to_qemu(bound, memory_pinned):
+    memory = {"qom-type": "memory-backend-memfd", "id": "m", "hugetlb": True, "size": 2**34, **bound}
+    fields = host.read_qemu([*QEMU.split(), "-object", json.dumps(memory)])
+    assert (fields["memory_pinned"], fields["memory_backing"]) == (memory_pinned, "huge pages")
+    with pytest.raises(UsageError, match=r"-object .* is not JSON"):
+        host.read_qemu([*QEMU.split(), "-object", '{"qom-type":'])
+
+
 def test_esxi():
     fields = host.read_vmx(VMX) | host.read_esxcli(ESXCLI)
     made = host.make_host(fields, "esxi01")

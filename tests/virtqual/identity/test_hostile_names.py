@@ -83,8 +83,10 @@ def test_the_names_of_vms_are_no_program(shell, tmp_path):
         if "\r" not in name
         for word in ("-name", f"guest={name.replace(',', ',,')}")
     )
+    # VMs may run on this machine.
+    domains = {path: text for path, text in files.texts.items() if path.startswith("/virsh/")}
     vms_of_files = kvm_host.read_vms(
-        gather.NodeFiles({**files.texts, **gather.parse(f"{processes}{gather.LAST_LINE}\n").texts}, {})
+        gather.NodeFiles({**domains, **gather.parse(f"{processes}{gather.LAST_LINE}\n").texts}, {})
     )
     assert {name: fields["vcpus"] for name, fields in vms_of_files.items()} == {
         name: number + 1 for number, name in enumerate(NAMES) if "\r" not in name
@@ -103,6 +105,20 @@ def test_the_path_of_an_executable_is_one_line(shell, tmp_path):
     if os.geteuid() == 0:
         assert files.texts[f"/proc/{process.pid}/exe"] == str(binary).replace("\n", "?")
     assert f"/proc/{process.pid}/package" not in files.texts
+
+
+def test_only_programs_that_run_vms_are_vms(shell, tmp_path):
+    names = ("qemu-system-x86_64", "qemu-kvm", "kvm", "qemu-img", "qemu-storage-daemon", "qemu-pr-helper")
+    binaries = [shutil.copy("/bin/sleep", tmp_path / name) for name in names]
+    processes = [subprocess.Popen([binary, "60"]) for binary in binaries]
+    try:
+        files = gathered(shell, "/usr/bin", tmp_path)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    is_vm = [f"/proc/{process.pid}/cmdline" in files.texts for process in processes]
+    assert dict(zip(names, is_vm, strict=True)) == {name: name in names[:3] for name in names}
 
 
 def test_arguments_of_qemu_stay_those_of_their_process(shell, tmp_path):
