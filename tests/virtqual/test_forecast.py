@@ -7,6 +7,9 @@ import pytest
 from test_qualify import QUALIFIED
 from test_rotation import ON_THREE, ON_TWO
 
+from made_runs import keep, made_run, session_of
+from virtqual.runs import Result
+
 
 def planned(site, *options, names=("-n", "lj"), **env):
     done = site.virtqual("qualify", "--system", "testsite", *names, "--plan", *options, **env)
@@ -109,6 +112,37 @@ def test_the_last_line_says_whether_the_build_could_be_called_qualified(site, op
     site.add_reference("qualifications/own.yaml", QUALIFIED + checks)
     extras = {"recreate_vms": ["true"], **env}
     assert planned(site, *options, FAKE_EXTRAS_cloud=json.dumps(extras)).endswith(answer)
+
+
+def test_a_survey_counts_for_the_checks_that_it_measured(site):
+    """A survey of the quick scope bounds nothing of the full one."""
+    site.add_reference("qualifications/own.yaml", QUALIFIED)
+    entry = {
+        "family": "paging",
+        "native": ["bare-1"],
+        "virtual": ["host-1"],
+        "bound": 0.01,
+        "source": "tests",
+    }
+    survey = {
+        "schema": "virtqual-hosts/1",
+        "made_of": {"sessions": ["s"], "date": "2026-01-01", "cpu": "c", "stack": "fake"},
+    }
+
+    def answer(**target):
+        hosts = [entry, {**entry, "family": None, **target}]
+        site.add_reference("systems/testsite/hosts.yaml", json.dumps({**survey, "hosts": hosts}))
+        return planned(site, **ON_THREE)
+
+    lj = {"metric": "lammps_loop_time", "setting": "lj"}
+    unsurveyed = "no survey says how far hosts differ in lammps (docs/system-file.md, A survey of hosts)."
+    # Of which metrics the check has nothing is known yet.
+    assert answer(**lj).endswith(unsurveyed)
+    run = made_run("native", 0, results=(Result.scalar("lammps_loop_time", "lj", 4.0),))
+    case = run.model_copy(update={"check": "lammps %problem=lj"})
+    keep(session_of([case], name="20260101-000000-testsite", system="testsite"), site.path / "state/sessions")
+    assert answer(metric="lammps_loop_time", setting="eam").endswith(unsurveyed)
+    assert answer(**lj).endswith("can be called qualified if every metric is within its budget.")
 
 
 def test_a_class_that_qualifies_no_build_says_so(site):

@@ -199,7 +199,7 @@ def test_against_an_earlier_session(site):
     # "last" is the session before this one, in every round: never this one itself.
     done = site.virtqual(*ON, "-n", "lj", "--against", "last")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert f"last session of testsite that measured something is {first}." in site.words(done)
+    assert f"last session of testsite that measured these checks is {first}." in site.words(done)
     assert "change of the overhead since the earlier session: " in done.stdout
     # Two answers: over its budget, and worse than before.
     assert "OVER lammps_loop_time@lj: virtual is " in done.stdout
@@ -240,7 +240,7 @@ def test_another_placement_of_the_vms_is_another_partition(site, before, now, na
         runs=[Run(check="lammps", pair=0, side="native", **measured, **made)],
     )
     keep(earlier, site.path / "state/sessions")
-    done = site.virtqual(*ON, "-n", "lj", "--against", "last", FAKE_HOST=json.dumps(now))
+    done = site.virtqual(*ON, "-n", "lj", "--against", earlier.session, FAKE_HOST=json.dumps(now))
     assert done.returncode == 4, done.stdout + done.stderr
     assert f"placed otherwise ({named})" in site.words(done)
 

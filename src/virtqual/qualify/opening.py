@@ -205,7 +205,7 @@ def check(request: Request, resumed: str | None = None) -> None:
     except InfrastructureError:
         # It is not there at the moment: the rest is checked when the session begins.
         if request.against and request.against != GOOD_NAME:
-            store.load_earlier(find_for(request.against, paths.sessions(), request.system))
+            store.load_earlier(find_for(request.against, paths.sessions(), request.system, request))
         requested.check_words(request)
         return
     _check_policy(request, system)
@@ -368,7 +368,7 @@ def choose_class(name: str, system: System) -> HypervisorClass:
 def _find_earlier_or_good(request: Request, system: System, chosen: HypervisorClass) -> Session | None:
     """Return the session to compare with, if any; under `GOOD_NAME` the last good one."""
     if request.against != GOOD_NAME:
-        return _find_earlier(request.against, system)
+        return _find_earlier(request.against, system, request)
     for directory in find_good(paths.sessions(), system.name, chosen.name, full=request.full):
         # A session from before the VMs were placed otherwise, or a metric was renamed, is good no longer.
         with suppress(VirtqualError):
@@ -379,11 +379,11 @@ def _find_earlier_or_good(request: Request, system: System, chosen: HypervisorCl
     return None
 
 
-def _find_earlier(against: str, system: System) -> Session | None:
+def _find_earlier(against: str, system: System, request: Request | None = None) -> Session | None:
     """Return the session to compare with, which must be of the same system with its VMs placed alike."""
     if not against:
         return None
-    directory = find_for(against, paths.sessions(), system.name)
+    directory = find_for(against, paths.sessions(), system.name, request)
     earlier = store.load_earlier(directory)
     if earlier.system != system.name:
         raise RefusedError(f"session {earlier.session} was measured on system {earlier.system!r}")
@@ -481,7 +481,7 @@ def _make_notes(head: Head, request: Request, earlier: Session | None, chosen: H
     if request.fast:
         notes.append("A metric can pass after two pairs (--fast), and no build is called qualified.")
     if earlier and against == "last":
-        notes.append(f"The last session of {head.system} that measured something is {earlier.session}.")
+        notes.append(f"The last session of {head.system} that measured these checks is {earlier.session}.")
     if against == GOOD_NAME:
         kind = f"session of {head.system}, class {chosen.name}, without --fast"
         good = f"{kind}, in which all of this scope is WITHIN"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
+from virtqual import paths
 from virtqual.files.wording import list_names
 from virtqual.harness import catalogue
 from virtqual.harness.catalogue import Entry
 from virtqual.references import project_references
 from virtqual.session.session import Request
+from virtqual.session.summary import Summary, summaries
 from virtqual.site import systems
 from virtqual.site.systems import SIDES, System
 from virtqual.stack.manifest import load_recipe
@@ -63,7 +65,7 @@ def foresee_answer(
             remedies = "; ".join(_list_remedies(request, lacking, features)) or "see `Not run here`"
             shown = list_names(names, MAX_CHECKS_SHOWN)
             obstacles = [f"class {chosen.name} also asks for {shown} ({remedies})"]
-        obstacles += _list_other_obstacles(request, system, rotates=rotates)
+        obstacles += _list_other_obstacles(request, system, planned, rotates=rotates)
     if obstacles:
         return f"This session cannot be called qualified: {'; '.join(obstacles)}."
     without = f" (without {', '.join(absent_features)})" if absent_features else ""
@@ -85,7 +87,9 @@ def _list_remedies(request: Request, lacking: Sequence[Entry], features: Set[str
         yield f"ci/build-stack {' '.join(sorted({packages.get(name, name) for name in absent}))}"
 
 
-def _list_other_obstacles(request: Request, system: System, *, rotates: bool) -> Iterator[str]:
+def _list_other_obstacles(
+    request: Request, system: System, planned: Sequence[Entry], *, rotates: bool
+) -> Iterator[str]:
     """Yield what forbids the answer besides missing checks."""
     virtual = system.virtual
     if request.fast:
@@ -94,7 +98,34 @@ def _list_other_obstacles(request: Request, system: System, *, rotates: bool) ->
         yield "the VMs hide NUMA nodes on purpose (extras.numa_hidden)"
     if not virtual.nodes_of_hosts:
         yield "the hosts of the VMs are not stated (extras.nodes_of_hosts)"
-    elif rotates and not project_references().surveys.get(system.name):
-        yield "no survey says how far hosts differ (docs/system-file.md, A survey of hosts)"
+    elif rotates and (names := _find_unsurveyed_checks(system.name, planned)):
+        checks = list_names(names, MAX_CHECKS_SHOWN)
+        yield f"no survey says how far hosts differ in {checks} (docs/system-file.md, A survey of hosts)"
     if not (rotates or virtual.recreate_vms):
         yield "the VM has one boot (extras.recreate_vms creates VMs anew)"
+
+
+def _find_unsurveyed_checks(system: str, planned: Sequence[Entry]) -> list[str]:
+    """Return the checks with a metric that no survey of a system bounds, or whose metrics are not known.
+
+    The metrics of a case are those that it had in its latest session.
+    """
+    references = project_references()
+    surveys, cases = references.surveys.get(system, ()), {entry.case for entry in planned}
+    metrics: dict[str, tuple[tuple[str, str], ...]] = {}
+    for _, summary in summaries(paths.sessions()) if surveys else ():
+        if isinstance(summary, Summary) and summary.system == system:
+            metrics = {**summary.metrics, **metrics}
+        if metrics.keys() >= cases:
+            break
+    surveyed = {
+        case
+        for case, names in metrics.items()
+        if names
+        and all(
+            name not in references.metrics
+            or any(survey.applies_to(references.metrics[name], setting) for survey in surveys)
+            for name, setting in names
+        )
+    }
+    return list(dict.fromkeys(entry.check for entry in planned if entry.case not in surveyed))

@@ -22,7 +22,7 @@ from virtqual.files import reading
 from virtqual.files.records import write_record
 from virtqual.session.facts import facts
 from virtqual.session.log import Log
-from virtqual.session.session import Session
+from virtqual.session.session import Request, Session
 from virtqual.session.store import MAX_CLOCK_ERROR, find, ids, load
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.pairs import Side
@@ -49,7 +49,7 @@ class Summary(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    schema_: Literal["virtqual-summary/5"] = Field(alias="schema", default="virtqual-summary/5")
+    schema_: Literal["virtqual-summary/6"] = Field(alias="schema", default="virtqual-summary/6")
     #: `Log.state` of the log from which it was made.
     log: str = ""
     session: str
@@ -61,6 +61,8 @@ class Summary(BaseModel):
     full: bool
     #: Two pairs could acquit a metric.
     fast: bool = False
+    #: What was asked for; None in a plain run of ReFrame.
+    request: Request | None = None
     #: All checks of its scope were requested, and each has a verdict.
     complete: bool
     runs: int
@@ -70,6 +72,8 @@ class Summary(BaseModel):
     stack: str = ""
     stack_hash: str = ""
     durations: dict[str, CaseDurations] = {}
+    #: By case the metrics that its runs have, each with its setting.
+    metrics: dict[str, tuple[tuple[str, str], ...]] = {}
     slow_runs: SlowRuns | None = None
     #: See `virtqual.session.facts`.
     facts: dict[str, str]
@@ -92,6 +96,16 @@ class Summary(BaseModel):
         """It has ended, and was not interrupted: it cannot go on."""
         return self.outcome not in ("UNFINISHED", "INTERRUPTED")
 
+    def covers(self, request: Request) -> bool:
+        """Return whether it was asked for all checks that a request asks for."""
+        own = self.request
+        return bool(
+            own
+            and own.full >= request.full
+            and own.names in ((), request.names)
+            and own.tags in ((), request.tags)
+        )
+
     @classmethod
     def of(cls, session: Session, *, log: str = "") -> Summary:
         """Return a session in short."""
@@ -106,6 +120,7 @@ class Summary(BaseModel):
             hypervisor=session.hypervisor,
             full=bool(request and request.full),
             fast=session.fast,
+            request=request,
             complete=bool(
                 request and not (request.names or request.tags or session.failures or session.refused)
             ),
@@ -116,6 +131,7 @@ class Summary(BaseModel):
             stack=session.stack["name"],
             stack_hash=session.stack["hash"],
             durations=durations_of(session),
+            metrics=_find_metrics(session),
             slow_runs=session.slow_runs,
             facts=facts(session),
             verdicts=tuple(verdict.without_details() for verdict in session.verdicts),
@@ -136,6 +152,13 @@ def durations_of(session: Session) -> dict[str, CaseDurations]:
         for case in seconds.keys() | timed_out
         for sides in [seconds.get(case, {})]
     }
+
+
+def _find_metrics(session: Session) -> dict[str, tuple[tuple[str, str], ...]]:
+    metrics: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for run in session.runs:
+        metrics[run.check].update((result.metric, result.setting) for result in run.results)
+    return {case: tuple(sorted(names)) for case, names in metrics.items()}
 
 
 def summaries(sessions: Path) -> Iterator[tuple[Path, Summary | VirtqualError]]:
@@ -200,8 +223,11 @@ def summary(directory: Path) -> Summary:
     return new
 
 
-def find_for(name: str, sessions: Path, system: str) -> Path:
+def find_for(name: str, sessions: Path, system: str, compared: Request | None = None) -> Path:
     """Return the directory of a session; ``last`` is the newest one of a system that has a run.
+
+    With the request of a session that will be compared with it, it `Summary.covers` that request: a sweep and
+    a session of some checks are left out.
 
     Raises
     ------
@@ -211,9 +237,17 @@ def find_for(name: str, sessions: Path, system: str) -> Path:
     if name != "last" or not system:
         return find(name, sessions)
     for directory, session in summaries(sessions):
-        if isinstance(session, Summary) and session.system == system and session.runs:
+        if not isinstance(session, Summary) or session.system != system or not session.runs:
+            continue
+        if compared is None or session.covers(compared):
             return directory
-    raise UsageError(f"no session of system {system!r} below {sessions} has a run: there is no 'last'")
+    checks, remedy = "", ""
+    if compared:
+        checks = " of all checks that are asked for"
+        remedy = "; `virtqual list` shows the ids of others, which --against takes, too"
+    raise UsageError(
+        f"no session of system {system!r} below {sessions} has a run{checks}: there is no 'last'{remedy}"
+    )
 
 
 def find_good(sessions: Path, system: str, hypervisor_class: str, *, full: bool) -> Iterator[Path]:

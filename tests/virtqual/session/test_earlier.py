@@ -127,6 +127,34 @@ def test_last_is_the_newest_of_the_system_that_measured_something(sessions):
         find_for("last", directory, "new")
 
 
+def test_last_to_compare_with_measured_all_that_is_asked_for(sessions):
+    """After the sweep that the tutorial takes first, it is the session before it."""
+    directory, kept = sessions
+    asked = {
+        "full": {"full": True},
+        "quick": {},
+        "-n lj": {"names": ("lj",)},
+        "sweep": {"tags": ("sweep",)},
+        "plain": None,
+    }
+    for day, (name, fields) in enumerate(asked.items(), 1):
+        request = None if fields is None else Request(system="site", **fields)
+        asked[name] = kept(f"2026010{day}-000000-site", runs(), request=request)
+    for fields, name in (
+        ({}, "quick"),
+        ({"full": True}, "full"),
+        ({"names": ("lj",)}, "-n lj"),
+        ({"tags": ("sweep",)}, "sweep"),
+        ({"tags": ("memory",)}, "quick"),
+        ({"tags": ("sweep",), "full": True}, "full"),
+    ):
+        found = find_for("last", directory, "site", Request(system="site", **fields))
+        assert (fields, found.name) == (fields, asked[name])
+    kept("20260101-000000-new", runs(), system="new", request=Request(system="new", tags=("sweep",)))
+    with pytest.raises(UsageError, match=r"has a run of all checks that are asked for: there is no 'last'"):
+        find_for("last", directory, "new", Request(system="new"))
+
+
 def test_a_session_of_another_version_is_refused_and_left_aside(sessions):
     directory, kept = sessions
     old = directory / "20260601-000000-site"
