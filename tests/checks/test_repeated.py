@@ -58,16 +58,6 @@ def test_a_coarse_clock_is_seen_in_the_warm_ups_and_takes_more_starts(site):
         assert value == pytest.approx(0.51, abs=0.01 / number + 1e-6)
 
 
-def test_programs_are_started_as_often_as_in_the_earlier_session(site):
-    quick = {"FAKE_RUN_SECONDS": "0", "VIRTQUAL_PAIRS": "0:0"}
-    site.lammps(**quick)
-    earlier = site.directory()
-    assert {run["repetitions"] for run in site.session()["runs"]} == {1}
-    site.lammps("-S", f"against={earlier.name}", **ONE_PAIR)
-    assert site.directory() != earlier
-    assert starts(site) == {1}
-
-
 def test_later_rounds_repeat_as_the_first_one(site):
     done = site.virtqual("qualify", "--system", "testsite", "-n", "lj", "--pairs", "2", **LONG)
     assert done.returncode in (0, 1, 3, 4), outcome(done)

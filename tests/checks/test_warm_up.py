@@ -30,11 +30,3 @@ def test_it_precedes_the_first_pair_and_is_in_no_record(site):
     cases_with_a_value = {case for _, case, _, _, _, value, *_ in entries if value != "null"}
     assert len(cases_with_a_value) == 4
     assert not any("warm-up" in case for case in cases_with_a_value)
-
-
-def test_a_session_of_virtqual_has_it_in_its_round_with_pair_0(site):
-    done = site.virtqual("qualify", "--system", "testsite", "-n", "lj", "--pairs", "2")
-    assert done.returncode in (0, 1, 3, 4), outcome(done)
-    slots = submitted(site)
-    assert slots[:3] == [*WARM_UPS, "0N"]
-    assert not any("warm-up" in slot for slot in slots[2:])

@@ -161,16 +161,6 @@ def test_each_session_has_stage_directories_of_its_own(site):
     assert [stage.name for stage in stages] == [site.session(n)["session"] for n in (0, 1)]
 
 
-def test_a_run_is_in_the_log_when_it_ends(site):
-    """Not when ReFrame has ended: each sample is kept before the next one begins."""
-    process = site.start(*ON)
-    site.until(process, " 5/10")
-    events = [event["event"] for event in site.events()]
-    assert events.count("finished") >= 3
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-
-
 def test_a_database_that_cannot_be_written_is_said(site):
     """D16: it stood only in ReFrame's own output."""
     (site.path / "state/results.db").write_bytes(b"no database" * 100)

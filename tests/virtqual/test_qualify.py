@@ -1,11 +1,8 @@
 """`virtqual qualify` from the command line: every exit code, on a site with a stand-in for Slurm."""
 
 import json
-import os
 import re
 import shutil
-import signal
-import subprocess
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -243,27 +240,6 @@ def test_another_placement_of_the_vms_is_another_partition(site, before, now, na
     done = site.virtqual(*ON, "-n", "lj", "--against", earlier.session, FAKE_HOST=json.dumps(now))
     assert done.returncode == 4, done.stdout + done.stderr
     assert f"placed otherwise ({named})" in site.words(done)
-
-
-def test_ctrl_c_keeps_what_was_measured(site):
-    process = subprocess.Popen(
-        ["virtqual", *ON, "--pairs", "18", "-n", "lj"],
-        env=site.env,
-        cwd=site.path,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    lines = iter(process.stdout.readline, "")
-    for line in lines:
-        if "  6/" in line:
-            break
-    os.kill(process.pid, signal.SIGINT)
-    rest = "".join(lines)
-    assert process.wait(timeout=60) == 130
-    assert "Interrupted" in rest
-    found = site.session()
-    assert found["outcome"] == "INTERRUPTED"
-    assert len(found["runs"]) >= 4
 
 
 @pytest.mark.parametrize(

@@ -64,9 +64,3 @@ def test_sessions_of_older_formats_are_said_to_be_left_out(tmp_path):
     assert code == 0
     assert "left out: " in output
     assert "it has a session.json and no log.jsonl" in " ".join(output.split())
-
-
-def test_without_a_session_it_says_so(nights):
-    code, output = said("--system", "vcluster")
-    assert code == 5
-    assert "there is no session of system 'vcluster' yet" in output

@@ -193,9 +193,3 @@ def test_a_survey_without_native_runs_on_both_groups_says_what_is_missing(place,
     result = CliRunner().invoke(app, ["propose", "s1", "--hosts"])
     assert result.exit_code == 2
     assert "which hosts carry VMs is not known" in " ".join(result.output.split())
-
-
-def test_a_session_that_is_not_there_is_a_usage_error(place):
-    result = CliRunner().invoke(app, ["propose", "s9"])
-    assert result.exit_code == 2
-    assert "no session begins with 's9'" in result.output

@@ -289,6 +289,7 @@ def test_a_vcpu_on_all_cpus_is_not_pinned():
     floats = LIBVIRT.replace("cpuset='0'", "cpuset='0-63,^3'").replace("cpuset='1'", "cpuset='0-63'")
     assert host.read_libvirt(LIBVIRT)["vcpus_pinned"]
     assert not host.read_libvirt(floats)["vcpus_pinned"]
+    assert host.read_libvirt(LIBVIRT.replace("cpuset='0'", "cpuset='0,^0,3'"))["vcpus_pinned"]
     with pytest.raises(UsageError, match="is no list of CPUs"):
         host.read_libvirt(LIBVIRT.replace("cpuset='0'", "cpuset='all'"))
 

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from virtqual.cli import app
 from virtqual.identity import Identity, NotObservable, gather, readers, seen
-from virtqual.identity.cpus import cpu_list, cpu_text
 from virtqual.identity.devices import kind
 from virtqual.identity.load import between
 
@@ -139,12 +138,6 @@ def test_kinds_of_adapters(driver, pci_id, guest, expected):
     unseen = NotObservable(not_observable="no PCI device")
     assert kind(driver, pci_id or unseen, virtual_function=False, guest=guest) == expected
     assert isinstance(kind(unseen, unseen, virtual_function=False, guest=True), NotObservable)
-
-
-def test_cpu_lists():
-    assert cpu_text(cpu_list("0-3,8,10-11")) == "0-3,8,10-11"
-    with pytest.raises(ValueError, match="not a list"):
-        cpu_list("a-b")
 
 
 def test_load_of_a_run():

@@ -116,13 +116,6 @@ def test_a_budget_knows_its_class_gate_reason_and_place(tree):
     assert references.classes["good"].accelerators == ("kvm",)
 
 
-def test_a_series_names_its_own_metric_and_setting(tree):
-    references = load_references(tree())
-    series = Series(references.metrics["speed"], "anywhere")
-    assert references.budget(series, "good").terms[0].relative == 0.05
-    assert references.prior(series, "good").sigma == 0.02
-
-
 def test_what_is_not_there_is_an_error_that_says_where_to_add_it(tree):
     references = load_references(tree())
     with pytest.raises(NoReferenceError, match=r"unknown class 'god': did you mean good"):

@@ -23,24 +23,6 @@ def test_a_site_adds_metrics_by_adding_a_file(tmp_path):
     assert metrics.families == {"motion"}
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        "memory_triad MB/s higher memory scalar",
-        "cache_triad MB/s higher cache scalar",
-        "mpi_latency us lower mpi-latency curve",
-        "mpi_bandwidth MB/s higher mpi-bandwidth curve",
-        "hpl GFLOP/s higher linpack scalar",
-        "random_access GUP/s higher kernel scalar",
-        "ptrans GB/s higher kernel scalar",
-        "lammps_loop_time s lower application scalar",
-    ],
-)
-def test_the_catalogue_has_the_metrics_of_the_checks(metrics, row):
-    metric = metrics[row.split(" ")[0]]
-    assert f"{metric.name} {metric.unit} {metric.better} {metric.family} {metric.kind}" == row
-
-
 def test_no_metric_within_the_caches_is_called_stream(metrics):
     cache = [metric for metric in metrics.values() if metric.family == "cache"]
     assert cache

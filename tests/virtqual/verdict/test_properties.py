@@ -174,16 +174,6 @@ def test_the_order_of_cases_does_not_matter(rows, budget, prior):
         assert {v.series: v.outcome for v in judge_session(order).verdicts} == first
 
 
-@given(st.lists(differences(pairs=6), min_size=1, max_size=5), budgets, priors)
-def test_company_never_convicts(rows, budget, prior):
-    """What is not OVER alone is not OVER among others: the error rate is shared, never multiplied."""
-    cases = cases_of(rows, budget, prior)
-    together = judge_session(cases)
-    for case, verdict in zip(cases, together.verdicts, strict=True):
-        if verdict.outcome is Outcome.OVER:
-            assert judge_session([case]).verdicts[0].outcome is Outcome.OVER
-
-
 # -- many sessions at once -----------------------------------------------------------------------------
 
 HOSTS = {
