@@ -14,7 +14,6 @@ from virtqual.history.boots import measure_boots, moderate
 from virtqual.history.pair_noise import estimate_noise, find_stalls, timer_noise, usual_noise
 from virtqual.verdict.batches import costs
 from virtqual.verdict.estimate import Floats, append_mean
-from virtqual.verdict.noise import Prior
 from virtqual.verdict.pairs import SIDES, Series
 
 MIN_NOISE_DF = 6
@@ -54,10 +53,13 @@ def noise_entry(series: Sequence[Series], source: str, pooled: float | None = No
         )
     entry: dict[str, Any] = {"metric": usable[0].metric.name, "setting": usable[0].setting}
     sigma, weight = estimate_noise(_stack_differences(usable), _estimate_roundings(usable))
-    if usable[0].points:
-        entry |= _make_curve(usable, sigma[: usable[0].width], float(sigma[-1]))
+    rounded = [round_up(value) for value in sigma.tolist()]
+    if points := usable[0].points:
+        entry |= {"points": list(points), "sigma": rounded[: len(points)]}
+        # One size is its own mean.
+        entry |= {"mean": rounded[-1]} if len(points) > 1 else {}
     else:
-        entry["sigma"] = round_up(float(sigma[0]))
+        entry["sigma"] = rounded[0]
     # How much nights differ is one property of a machine, of which each size gives a rough estimate.
     entry["df"] = float(f"{np.median(weight):.2g}")
     if boots := measure_boots(usable):
@@ -106,61 +108,6 @@ def _estimate_roundings(series: Sequence[Series]) -> Floats:
     if len(rounding) == 1:
         return rounding
     return np.append(rounding, math.sqrt(float(np.mean(rounding**2)) / len(rounding)))
-
-
-def _make_curve(series: Sequence[Series], sigma: Floats, mean_sigma: float) -> dict[str, Any]:
-    """Return the noise of a curve's sizes such that the mean over the sizes has the noise `mean_sigma`."""
-    # The variance of deviations from a session's mean is scaled to that of a pair.
-    residuals = np.concatenate(
-        [(d - d.mean(axis=0)) * math.sqrt(len(d) / (len(d) - 1)) for d in (s.differences for s in series)]
-    )
-    correlation = _correlate_neighbours(residuals / sigma, _estimate_shared(residuals) / float(sigma.mean()))
-
-    def subtract(common: float) -> Floats:
-        """Return the noise of each size beyond what the whole curve shares."""
-        own: Floats = np.sqrt(np.maximum(sigma**2 - common**2, (0.1 * sigma) ** 2))
-        return own
-
-    def mean_variance(common: float, correlation: float) -> float:
-        own = tuple(subtract(common).tolist())
-        prior = Prior(sigma=own, df=1, source="estimated", correlation=correlation, common=common)
-        return float(np.mean(prior.covariance(len(sigma))))
-
-    common = 0.0
-    if len(sigma) > 1:
-        commons = np.linspace(0, float(np.min(sigma)), 101)
-        common = float(np.interp(mean_sigma**2, [mean_variance(c, correlation) for c in commons], commons))
-        if mean_variance(common, correlation) < mean_sigma**2:
-            # A single quiet size must not make the mean of the loud ones seem quiet.
-            correlations = np.linspace(correlation, 0.99, 101)
-            variances = [mean_variance(common, c) for c in correlations]
-            correlation = float(np.interp(mean_sigma**2, variances, correlations))
-    return {
-        "points": list(series[0].points),
-        "sigma": [round_up(value) for value in subtract(common).tolist()],
-        "correlation": round(correlation, 2),
-        "common": round_up(common),
-    }
-
-
-def _estimate_shared(residuals: Floats) -> float:
-    """Return the standard deviation that a whole curve shares, from the covariance of its distant points."""
-    width = residuals.shape[1]
-    if width < 4:
-        return 0.0
-    covariance = residuals.T @ residuals / len(residuals)
-    index = np.arange(width)
-    is_distant = np.abs(index[:, None] - index[None, :]) >= width // 2
-    return math.sqrt(max(float(np.mean(covariance[is_distant])), 0.0))
-
-
-def _correlate_neighbours(standardised: Floats, common: float) -> float:
-    """Return the correlation of neighbouring points beyond what the whole curve shares."""
-    if standardised.shape[1] < 2:
-        return 0.0
-    covariance = float(np.mean(standardised[:, 1:] * standardised[:, :-1])) - common**2
-    variance = max(float(np.mean(standardised**2)) - common**2, 1e-12)
-    return round(min(max(covariance / variance, 0.0), 0.95), 2)
 
 
 def estimate_rounding(values: Floats) -> Floats:

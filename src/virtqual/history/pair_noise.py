@@ -69,25 +69,16 @@ def estimate_noise(d: ArrayLike, floor: ArrayLike = 0.0) -> tuple[Floats, Floats
     -------
     sigma, df
         Standard deviation of a pair and its weight, shape (...).
-
-    Raises
-    ------
-    ValueError
-        If a series has no session of two pairs, or does not vary at all and has no floor.
     """
     d = np.asarray(d, dtype=np.float64)
     squares, df = _sum_squares(d)
     total = df.sum(axis=-1)
-    if not np.all(total > 0):
-        raise ValueError("no session has two pairs: they say nothing of the noise.")
     pairs = squares.sum(axis=-1) / total
     even = d.shape[-1] // 2 * 2
     in_blocks, blocks = (part.sum(axis=-1) for part in _sum_squares((d[..., :even:2] + d[..., 1:even:2]) / 2))
     enough = blocks >= MIN_BLOCK_DF
     pooled = np.where(enough, 2 * in_blocks / np.maximum(blocks, 1), pairs)
     pooled = np.maximum(pooled, np.asarray(floor) ** 2)
-    if not np.all(pooled > 0):
-        raise ValueError("the history does not vary at all: state the timer's resolution.")
     scale = np.maximum(pairs, np.asarray(floor) ** 2)[..., None]
     ratio = squares / np.maximum(df, 1) / np.where(scale > 0, scale, 1)
     half = np.maximum(df, 1) / 2

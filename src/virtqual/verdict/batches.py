@@ -150,7 +150,7 @@ def sigma_of(prior: Prior, width: int) -> Floats:
     """Return the known standard deviation of a pair, for each size and for their mean."""
     covariance = prior.covariance(width)
     sigma = np.sqrt(np.diagonal(covariance))
-    return sigma if width == 1 else np.append(sigma, math.sqrt(float(covariance.mean())))
+    return sigma if width == 1 else np.append(sigma, prior.mean or math.sqrt(float(covariance.mean())))
 
 
 def costs(series: Series, pairs: Sequence[Pair]) -> tuple[Floats, Floats]:

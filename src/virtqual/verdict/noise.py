@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from virtqual.verdict.metric import NotNegative, Positive, Target, Text
 
@@ -28,6 +28,9 @@ class Prior(Target):
     sigma, points
         Standard deviation of the difference at one point, beyond `common`; one number, or one for each of the
         sizes `points`.
+    mean
+        Standard deviation of the mean over `points`, if it was measured; else `correlation` and `common`
+        state it.
     df
         Degrees of freedom that this knowledge counts for against the session's own pairs.
     correlation
@@ -42,6 +45,7 @@ class Prior(Target):
 
     sigma: Positive | Annotated[tuple[Positive, ...], Field(min_length=1, strict=False)]
     points: Annotated[tuple[NotNegative, ...], Field(strict=False)] | None = None
+    mean: Positive | None = None
     df: Positive
     source: Text
     correlation: Annotated[float, Field(ge=0, lt=1)] = 0.5
@@ -51,16 +55,15 @@ class Prior(Target):
         float, Field(gt=0), BeforeValidator(lambda value: math.inf if value == "bound" else value)
     ] = STATED_BETWEEN_DF
 
-    def covariance(self, width: int) -> NDArray[np.float64]:
-        """Return the covariance of one pair's differences, shape (width, width).
+    @model_validator(mode="after")
+    def _check_mean(self) -> Self:
+        stated = self.model_fields_set & {"correlation", "common"}
+        if self.mean is not None and (self.points is None or stated):
+            raise ValueError("`mean` goes with `points`, and without `correlation` and `common`.")
+        return self
 
-        Raises
-        ------
-        ValueError
-            `sigma` has numbers for another number of points.
-        """
-        if isinstance(self.sigma, tuple) and len(self.sigma) != width:
-            raise ValueError(f"the prior has {len(self.sigma)} points, the series {width}.")
+    def covariance(self, width: int) -> NDArray[np.float64]:
+        """Return the covariance of one pair's differences, shape (width, width), unless `mean` states it."""
         sigma = np.broadcast_to(np.asarray(self.sigma, dtype=np.float64), (width,))
         index = np.arange(width)
         distance = np.abs(index[:, None] - index[None, :])

@@ -62,9 +62,5 @@ def test_the_weight_of_a_history_is_how_alike_its_nights_are():
 
 
 def test_a_timer_that_shows_no_noise_has_some():
-    with pytest.raises(ValueError, match="does not vary"):
-        estimate_noise(np.zeros((4, 4)))
     floor = timer_noise(0.01, 0.39)
     assert estimate_noise(np.zeros((4, 4)), floor)[0] == pytest.approx(0.01 / 0.39 / math.sqrt(6))
-    with pytest.raises(ValueError, match="two pairs"):
-        estimate_noise(np.full((3, 4), np.nan))

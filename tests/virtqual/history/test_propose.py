@@ -43,26 +43,14 @@ def test_noise_does_not_depend_on_the_overhead(metrics):
     assert entry["df"] == 6
 
 
-def test_history_separates_what_a_whole_curve_shares(metrics):
+def test_the_noise_of_a_curve_is_that_of_its_sizes_and_of_their_mean(metrics):
     rng = np.random.default_rng(3)
     metric, pairs = metrics["mpi_latency"], 200
     d = rng.normal(0, 0.03, (pairs, 12)) + rng.normal(0, 0.04, (pairs, 1))
     entry = noise_entry([pair_up(metric, "here", SIZES, samples_of(metric, d))], "test")
-    assert entry["common"] == pytest.approx(0.04, rel=0.2)
-    assert np.mean(entry["sigma"]) == pytest.approx(0.03, rel=0.2)
-    assert entry["correlation"] < 0.2
+    assert np.mean(entry["sigma"]) == pytest.approx(0.05, rel=0.2)
+    assert entry["mean"] == pytest.approx(np.hypot(0.04, 0.03 / np.sqrt(12)), rel=0.2)
     assert entry["points"] == list(SIZES)
-
-
-def test_history_finds_neighbours_that_vary_together(metrics):
-    rng = np.random.default_rng(4)
-    metric, pairs = metrics["mpi_latency"], 200
-    d = np.zeros((pairs, 12))
-    d[:, 0] = rng.normal(size=pairs)
-    for i in range(1, 12):
-        d[:, i] = 0.6 * d[:, i - 1] + 0.8 * rng.normal(size=pairs)
-    entry = noise_entry([pair_up(metric, "here", SIZES, samples_of(metric, 0.03 * d))], "test")
-    assert entry["correlation"] == pytest.approx(0.6, abs=0.1)
 
 
 def test_history_finds_what_varies_from_session_to_session(metrics):

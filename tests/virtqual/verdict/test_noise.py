@@ -5,6 +5,8 @@ import math
 import pytest
 from made_series import stated
 
+from virtqual.verdict.batches import sigma_of
+
 
 def test_neighbouring_points_that_correlate_average_less_noise_away():
     alone, together, shared = (
@@ -16,11 +18,15 @@ def test_neighbouring_points_that_correlate_average_less_noise_away():
     assert shared == pytest.approx(0.01 / 4 + 0.04)
 
 
-def test_a_prior_by_point_must_fit():
-    assert stated((0.1, 0.2)).covariance(2)[1, 1] == pytest.approx(0.04)
+def test_a_prior_by_size_has_its_own_noise_of_their_mean():
     assert stated((0.1, 0.2), correlation=0.5).covariance(2)[0, 1] == pytest.approx(0.01)
-    with pytest.raises(ValueError, match="the prior has 2 points, the series 3"):
-        stated((0.1, 0.2)).covariance(3)
+    assert sigma_of(stated((0.1, 0.2), points=(1, 2)), 2)[-1] == pytest.approx(
+        math.sqrt((0.05 + 2 * 0.01) / 4)
+    )
+    assert sigma_of(stated((0.1, 0.2), points=(1, 2), mean=0.12), 2) == pytest.approx((0.1, 0.2, 0.12))
+    for contradiction in ({"points": None}, {"common": 0.0}, {"correlation": 0.5}):
+        with pytest.raises(ValueError, match="`mean` goes with `points`, and without `correlation`"):
+            stated((0.1, 0.2), **{"points": (1, 2), "mean": 0.12, **contradiction})
 
 
 @pytest.mark.parametrize(
