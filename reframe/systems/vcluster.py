@@ -5,6 +5,7 @@ from pathlib import Path
 
 from vcluster.directory import StateDirectory
 from vcluster.errors import StateError
+from vcluster.slurm_conf import LICENCE
 from vcluster.state import load_state
 from virtqual.errors import InfrastructureError
 
@@ -43,7 +44,7 @@ def describe_partition(state, side, extras):
         "scheduler": "slurm",
         "launcher": "srun",
         # Both sides share one machine: the licence keeps them from running at the same time.
-        "access": [f"--partition={side}", f"--licenses={state.slurm.licence}"],
+        "access": [f"--partition={side}", f"--licenses={LICENCE}"],
         "max_jobs": 1,
         "features": [side, "rdma"] if partition.rdma else [side],
         "processor": {

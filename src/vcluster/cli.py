@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import sys
-import textwrap
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
@@ -21,7 +19,6 @@ from vcluster.directory import StateDirectory
 from vcluster.errors import ClusterError, NodeError, OptionError
 from vcluster.options import (
     DEFAULT_VCPUS,
-    Accelerator,
     Adapter,
     DiskCache,
     Hosts,
@@ -53,15 +50,12 @@ class CommandGroup(TyperGroup):
             message, code = str(error), error.exit_code
         except KeyboardInterrupt:
             message, code = "interrupted; `vcluster status` shows whether a cluster is up.", INTERRUPTED
-        except Exception as error:
-            # Typer's own, about the command line: in plain words.
-            if isinstance(error.__cause__, ValidationError) and hasattr(error, "message"):
-                mistake = error.__cause__.errors()[0]
-                if mistake["type"].endswith("_parsing"):
-                    error.message = f"{mistake['input']!r} is no number"
-            raise
-        print(_fold(f"vcluster: {message}", sys.stderr), file=sys.stderr)
+        _report(f"vcluster: {message}")
         raise typer.Exit(code)
+
+
+def _report(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 app = typer.Typer(
@@ -88,16 +82,6 @@ def _add_options(
     """A one-machine Slurm cluster with a native and a virtual partition."""
 
 
-def _fold(text: str, stream: TextIO, indent: str = "") -> str:
-    """Return a message in lines of whole words as wide as the terminal, or as it is for another stream."""
-    if not stream.isatty():
-        return text
-    width = shutil.get_terminal_size().columns
-    return textwrap.fill(
-        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
-
-
 @app.command()
 def up(
     hosts: Annotated[str, typer.Option(help="here, emulated, emulated:N or auto")] = Hosts.AUTO.value,
@@ -105,11 +89,9 @@ def up(
     vcpus: Annotated[int | None, typer.Option(help="CPUs of a VM [2, on emulated hosts 1]")] = None,
     native_cpus: Annotated[int | None, typer.Option(help="CPUs of a native node [as a VM]")] = None,
     memory: Annotated[str, typer.Option(help="memory of a VM")] = "2G",
-    accel: Annotated[Accelerator, typer.Option(help="accelerator of the guests")] = Accelerator.AUTO,
     qemu: Annotated[str, typer.Option(help="QEMU binary of the VMs")] = "qemu-system-x86_64",
     kvm: Annotated[list[str] | None, typer.Option(help="parameter of KVM on the hosts (repeatable)")] = None,
-    kernel: Annotated[Path | None, typer.Option(help="guest kernel: folder or image")] = None,
-    modules: Annotated[Path | None, typer.Option(help="folder with lib/modules/")] = None,
+    kernel: Annotated[Path | None, typer.Option(help="folder of the guest kernel")] = None,
     qemu_arg: Annotated[list[str] | None, typer.Option(help="appended to QEMU's (repeatable)")] = None,
     cpu: Annotated[str | None, typer.Option(help="CPU model [host, under tcg max]")] = None,
     machine: Annotated[str | None, typer.Option(help="machine type [pc]")] = None,
@@ -125,36 +107,15 @@ def up(
     directory = StateDirectory.default().make()
     host_kind, count = parse_hosts(hosts, vms)
     options = Options(
-        hosts=host_kind,
-        kvm=parse_kvm(kvm or []),
-        vms=count,
-        vcpus=1 if vcpus is None else vcpus,
-        native_cpus=native_cpus,
-        memory_mib=parse_memory(memory),
-        accel=accel,
-        qemu=requirements.program(qemu).resolve(),
-        kernel=kernel and kernel.resolve(),
-        modules=modules and modules.resolve(),
-        qemu_args=tuple(qemu_arg or ()),
-        cpu=cpu,
-        machine=machine,
-        nic=nic,
-        mac=mac,
-        disk_cache=disk_cache,
-        shared=(shared or directory.shared).resolve(),
-        pin=pin,
-        rdma=rdma,
-    )
+        hosts=host_kind, kvm=parse_kvm(kvm or []), disk_cache=disk_cache,
+        vms=count, vcpus=1 if vcpus is None else vcpus, native_cpus=native_cpus, pin=pin,
+        memory_mib=parse_memory(memory), cpu=cpu, machine=machine, nic=nic, mac=mac, rdma=rdma,
+        qemu=requirements.program(qemu).resolve(), qemu_args=tuple(qemu_arg or ()),
+        kernel=kernel and kernel.resolve(), shared=(shared or directory.shared).resolve(),
+    )  # fmt: skip
     if vcpus is None and not emulates_hosts(directory, options):
         options = options.model_copy(update={"vcpus": DEFAULT_VCPUS})
-    _start(directory, options, timeout)
-
-
-def _start(directory: StateDirectory, options: Options, timeout: float) -> None:
-    def report(text: str) -> None:
-        print(_fold(f"  {text}", sys.stdout, "  "), flush=True)
-
-    state, started = cluster.up(directory, options, timeout, report)
+    state, started = cluster.up(directory, options, timeout, _report)
     forward.install_commands(directory)
     names = ", ".join(state.partitions.nodes)
     print(f"up after {state.boot_seconds:.1f} s: {names}" if started else f"already up: {names}")
@@ -223,14 +184,11 @@ def _print_summary(directory: StateDirectory, state: State) -> None:
 
 def _print_nodes(state: State, nodes: dict[str, tuple[str, str]]) -> None:
     hosts = {node: host.name for host in state.hosts for node in (*host.native, *host.virtual)}
-    print(f"{'node':<9} {'partition':<9} {'address':<11} {'host':<12} {'its CPUs':<8} state")
-    for label, partition, addresses in (
-        ("native", state.partitions.native, state.network.native),
-        ("virtual", state.partitions.virtual, state.network.virtual),
-    ):
+    print(f"{'node':<9} {'partition':<9} {'host':<12} {'its CPUs':<8} state")
+    for label, partition in (("native", state.partitions.native), ("virtual", state.partitions.virtual)):
         for name in partition.nodes:
             cpus = ",".join(map(str, partition.host_cpus[name]))
-            line = f"{name:<9} {label:<9} {addresses[name]:<11} {hosts[name]:<12} {cpus:<8} "
+            line = f"{name:<9} {label:<9} {hosts[name]:<12} {cpus:<8} "
             print((line + " ".join(nodes[name])).rstrip())
 
 
@@ -258,23 +216,18 @@ def boot_vms_anew(
     cluster.boot_vms_anew(StateDirectory.default(), timeout)
 
 
-def _report_to_stderr(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 @app.command("kernel")
 def fetch_kernel(
     to: Annotated[Path | None, typer.Option(help="folder [in the state directory]")] = None,
 ) -> None:
     """Fetch a guest kernel, without installing it; prints its folder."""
     target = (to or StateDirectory.default().make().kernel).resolve()
-    fetch.fetch_kernel(target, _report_to_stderr)
+    fetch.fetch_kernel(target, _report)
     print(target)
 
 
 @app.command("emulator")
 def fetch_emulator(
-    to: Annotated[Path | None, typer.Option(help="folder [in the state directory]")] = None,
     if_needed: Annotated[bool, typer.Option("--if-needed", help="only if KVM does not work")] = False,
 ) -> None:
     """Fetch the QEMU that emulates hosts, without installing it; prints its path."""
@@ -283,25 +236,20 @@ def fetch_emulator(
         qemu = requirements.program("qemu-system-x86_64").resolve()
         if not emulates_hosts(directory, Options(qemu=qemu, shared=directory.shared)):
             return
-    print(fetch.fetch_emulator((to or directory.emulator).resolve(), _report_to_stderr))
+    print(fetch.fetch_emulator(directory.emulator.resolve(), _report))
 
 
 @app.command("requirements")
 def show_requirements(
     packages: Annotated[bool, typer.Option("--packages", help="package names only")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="also the programs that are installed")] = False,
 ) -> None:
     """Print missing programs and the Debian packages that bring them."""
-    listed = list(requirements.REQUIREMENTS) if everything else requirements.list_missing()
+    missing = requirements.list_missing()
     if packages:
-        print(
-            *dict.fromkeys(requirement.package for requirement in listed),
-            sep="\n",
-            end="\n" if listed else "",
-        )
+        for package in dict.fromkeys(requirement.package for requirement in missing):
+            print(package)
         return
-    for requirement in listed:
-        location = requirements.find(requirement.name) or f"missing: {requirement.purpose}"
-        print(f"{requirement.name:<19} {requirement.package:<17} {location}")
-    if not listed:
+    for requirement in missing:
+        print(f"{requirement.name:<19} {requirement.package:<17} {requirement.purpose}")
+    if not missing:
         print("nothing is missing")

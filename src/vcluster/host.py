@@ -22,9 +22,7 @@ def describe_host() -> ClusterHost:
     return ClusterHost(
         kernel=platform.release(),
         cpu_model=processors[0].get("model name", "unknown") if processors else "unknown",
-        cpus=len(processors) or os.cpu_count() or 1,
         cpus_per_core=max(1, len(processors) // max(1, len(cores))),
-        sockets=max(1, len({socket for socket, _ in cores})),
         memory_mib=read_memory_mib("MemTotal"),
         llc_bytes=measure_last_level_caches(),
     )

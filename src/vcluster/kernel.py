@@ -39,18 +39,6 @@ class GuestKernel:
     base: Path
 
 
-def read_release(image: Path) -> str:
-    """Read the release from the header of a bzImage or the text of an ELF image."""
-    data = image.read_bytes()
-    if data[0x202:0x206] == b"HdrS":
-        start = struct.unpack_from("<H", data, 0x20E)[0] + 0x200
-        return data[start : data.index(b"\0", start)].decode().split()[0]
-    match = re.search(rb"Linux version (\S+) ", data) if data.startswith(ELF_MAGIC) else None
-    if match is None:
-        raise ClusterError(f"{image} is no Linux kernel for x86.")
-    return match[1].decode()
-
-
 def find_newest_kernel(folder: Path) -> GuestKernel | None:
     """Return the newest kernel of a folder as ``dpkg-deb -x linux-image-*.deb`` makes it, or None."""
     kernels = []
@@ -64,15 +52,17 @@ def find_newest_kernel(folder: Path) -> GuestKernel | None:
 
 
 def locate_kernel(
-    directory: StateDirectory,
-    kernel: Path | None,
-    modules: Path | None,
-    environ: Mapping[str, str] = os.environ,
+    directory: StateDirectory, kernel: Path | None, environ: Mapping[str, str] = os.environ
 ) -> GuestKernel:
     """Find the guest kernel: `kernel`, ``$VCLUSTER_KERNEL``, in the state directory, or the host's own."""
     path = kernel or (Path(environ["VCLUSTER_KERNEL"]) if environ.get("VCLUSTER_KERNEL") else None)
     if path is not None:
-        guest_kernel = _read_kernel(path.resolve(), modules)
+        guest_kernel = find_newest_kernel(path.resolve())
+        if guest_kernel is None:
+            raise RequirementError(
+                f"{path} has no boot/vmlinuz-* with modules in lib/modules/: "
+                "name a folder that `dpkg-deb -x linux-image-*.deb` makes."
+            )
         if missing := list_missing_modules(guest_kernel):
             raise RequirementError(
                 f"kernel {guest_kernel.release} of {path} lacks modules: {', '.join(missing)}."
@@ -86,21 +76,6 @@ def locate_kernel(
         "no guest kernel: run `vcluster kernel` to fetch one (no root needed, nothing is installed), "
         "or name one with --kernel."
     )
-
-
-def _read_kernel(path: Path, modules: Path | None) -> GuestKernel:
-    if path.is_dir():
-        kernel = find_newest_kernel(path)
-        if kernel is None:
-            raise RequirementError(f"{path} holds no boot/vmlinuz-* with modules in lib/modules/.")
-        return kernel
-    if not path.is_file():
-        raise RequirementError(f"the kernel {path} does not exist.")
-    release = read_release(path)
-    for base in (modules, path.parent, path.parent.parent, Path("/")):
-        if base is not None and (base / "lib/modules" / release).is_dir():
-            return GuestKernel(release, path, base.resolve())
-    raise RequirementError(f"no lib/modules/{release} for the kernel {path}: name its folder with --modules.")
 
 
 def find_module_files(kernel: GuestKernel, names: tuple[str, ...] = MODULES) -> list[Path]:
@@ -151,7 +126,7 @@ def unpack_kernel(kernel: GuestKernel, cache: Path) -> Path:
         unpacked = decompress(data[start : start + length], SIZE_BYTES)
         if not unpacked.startswith(ELF_MAGIC):
             raise ClusterError(
-                f"{kernel.image} is compressed in an unknown way: give the unpacked vmlinux with --kernel."
+                f"{kernel.image} is compressed in an unknown way: name another kernel with --kernel."
             )
         _write(target, unpacked)
     return target

@@ -59,7 +59,7 @@ class BootFiles:
 
 def make_boot_files(directory: StateDirectory, options: Options) -> BootFiles:
     """Find the guest kernel, and unpack and pack the files that all machines boot."""
-    kernel = locate_kernel(directory, options.kernel, options.modules)
+    kernel = locate_kernel(directory, options.kernel)
     image = unpack_kernel(kernel, directory.cache)
     obstacle = rdma.find_obstacle(kernel) if options.rdma else "not asked for"
     adapter = options.nic.device

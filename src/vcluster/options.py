@@ -16,14 +16,6 @@ DEFAULT_VMS = 2
 DEFAULT_VCPUS = 2
 
 
-class Accelerator(StrEnum):
-    """How QEMU runs the guest's instructions."""
-
-    AUTO = "auto"
-    KVM = "kvm"
-    TCG = "tcg"
-
-
 class Hosts(StrEnum):
     """The machines that carry nodes and VMs.
 
@@ -72,14 +64,11 @@ class Options(BaseModel):
     # Memory of a VM.
     memory_mib: int = Field(default=2048, ge=512)
     hosts: Hosts = Hosts.AUTO
-    # Parameters of KVM's modules on the hosts.
+    # Parameters of KVM's modules on emulated hosts.
     kvm: dict[str, str] = {}
-    accel: Accelerator = Accelerator.AUTO
     qemu: Path
-    # A folder with `boot/` and `lib/modules/`, or an image; None: see `kernel.locate_kernel`.
+    # A folder with `boot/` and `lib/modules/`; None: see `kernel.locate_kernel`.
     kernel: Path | None = None
-    # A folder with `lib/modules/`, if `kernel` is an image.
-    modules: Path | None = None
     qemu_args: tuple[str, ...] = ()
     # CPU model; None: `max` under tcg, `host` under KVM.
     cpu: str | None = None

@@ -12,9 +12,9 @@ from typing import Literal
 from vcluster import emulated, host, initramfs, namespaces, nodefiles, qemu, resident, slurm_conf, topology
 from vcluster import state as st
 from vcluster.directory import StateDirectory, resolve_visible
-from vcluster.errors import OptionError, RequirementError
+from vcluster.errors import OptionError
 from vcluster.nodefiles import BootFiles
-from vcluster.options import Accelerator, Adapter, DiskCache, Hosts, Options
+from vcluster.options import Adapter, DiskCache, Hosts, Options
 from vcluster.plan import BootPlan, WatchedProgram
 from vcluster.requirements import check_programs
 from vcluster.topology import Node
@@ -78,7 +78,7 @@ def prepare(
 
 def emulates_hosts(directory: StateDirectory, options: Options) -> bool:
     """Return whether a cluster of these options has emulated hosts."""
-    if options.hosts is not Hosts.AUTO or options.accel is not Accelerator.AUTO:
+    if options.hosts is not Hosts.AUTO:
         return options.hosts is Hosts.EMULATED
     check_programs()
     files = nodefiles.make_boot_files(directory, options)
@@ -94,9 +94,13 @@ def choose_guests(directory: StateDirectory, options: Options, report: Report) -
     accelerator, reason, emulator = choose_accelerator(directory, options, build, files)
     report(f"QEMU {build.build}, accelerator {accelerator} ({reason})")
     if emulator is None:
-        _check_kvm_parameters(options, accelerator)
         if options.disk_cache is not DiskCache.NONE:
             raise OptionError(f"--disk-cache {options.disk_cache}: only VMs on emulated hosts have a disk.")
+        if options.kvm:
+            raise OptionError(
+                "--kvm: only emulated hosts are given parameters of KVM. Load this machine's modules with "
+                "them, and leave --kvm out."
+            )
     else:
         emulated.check_host(files.kernel, options)
         report(f"{options.vms} emulated hosts, by QEMU {emulator.build}")
@@ -147,34 +151,14 @@ def choose_accelerator(
 ) -> tuple[Literal["kvm", "tcg"], str, st.QemuBuild | None]:
     """Return the accelerator of the VMs, the reason, and the QEMU that emulates their hosts or None."""
     reason = "asked for"
-    if options.hosts is Hosts.EMULATED:
-        if options.accel is Accelerator.TCG:
-            raise OptionError("--hosts emulated --accel tcg: guests of emulated hosts run under KVM.")
-    elif options.accel is Accelerator.TCG:
-        return "tcg", reason, None
-    else:
+    if options.hosts is not Hosts.EMULATED:
         works, reason = qemu.probe_kvm(options, build, files.image, files.initramfs, directory.cache)
         if works:
             return "kvm", reason, None
-        if options.accel is Accelerator.KVM:
-            raise RequirementError(f"--accel kvm: {reason}.")
         if options.hosts is Hosts.HERE:
             return "tcg", reason, None
     emulator = qemu.identify(emulated.find_emulator(directory.emulator))
     return "kvm", f"on emulated hosts: {reason}", emulator
-
-
-def _check_kvm_parameters(options: Options, accelerator: Literal["kvm", "tcg"]) -> None:
-    """Raise `OptionError` if this machine's KVM, which the cluster does not load, has other parameters."""
-    parameters = emulated.read_kvm_parameters_here() if accelerator == "kvm" else {}
-    for parameter, value in options.kvm.items():
-        settings = {name: parameters[name] for name in parameters if name.partition(".")[2] == parameter}
-        if value not in settings.values():
-            has = ", ".join(f"{name}={setting}" for name, setting in settings.items()) or "no such parameter"
-            raise OptionError(
-                f"--kvm {parameter}={value}: KVM on this machine has {has}. Only emulated hosts are given "
-                "parameters; load this machine's modules with it yourself."
-            )
 
 
 def _plan_machines(
@@ -233,19 +217,6 @@ def _describe_cluster(
         ),
         host=this_machine,
         hosts=_describe_vm_hosts(guests, native, virtual),
-        slurm=st.Slurm(
-            version=slurm_conf.read_version(),
-            conf=slurm_conf.CONF,
-            licence=slurm_conf.LICENCE,
-            mpi=slurm_conf.list_mpi_plugins(),
-        ),
-        network=st.Network(
-            cidr=topology.NETWORK,
-            interface=topology.INTERFACE,
-            head=topology.HEAD_ADDRESS,
-            native={node.name: node.address for node in native},
-            virtual={node.name: node.address for node in virtual},
-        ),
         partitions=st.Partitions(
             native=_describe_partition(native, options.cpus_per_native_node, native_memory_mib, scratch),
             virtual=_describe_partition(virtual, options.vcpus, options.memory_mib, scratch),

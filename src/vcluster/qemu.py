@@ -15,7 +15,7 @@ from typing import Literal
 
 from vcluster.command import read_output
 from vcluster.errors import ClusterError, OptionError
-from vcluster.options import Accelerator, Options
+from vcluster.options import Options
 from vcluster.processes import read_boot_id
 from vcluster.state import QemuBuild
 from vcluster.topology import Node
@@ -78,8 +78,7 @@ def probe_kvm(
     """Boot the guest's kernel under KVM, as on some machines the device opens but no guest starts.
 
     Return whether KVM works, and a clause with the reason. The result is kept for this binary and kernel
-    until the machine boots again. With ``--accel kvm`` only a success is kept: a guest that did not boot in
-    time may do so when the machine has less to do.
+    until the machine boots again.
     """
     if not os.access(device, os.R_OK | os.W_OK):
         return False, f"{device} {'may not be opened' if device.exists() else 'does not exist'}"
@@ -88,7 +87,7 @@ def probe_kvm(
     boot = read_boot_id()
     try:
         result = json.loads(store.read_text(encoding="utf-8"))
-        if result["boot"] == boot and (result["works"] or options.accel is not Accelerator.KVM):
+        if result["boot"] == boot:
             return bool(result["works"]), str(result["reason"])
     except (OSError, ValueError, KeyError):
         pass

@@ -6,9 +6,7 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
-from vcluster.command import read_output
 from vcluster.options import Options
-from vcluster.requirements import program
 from vcluster.topology import HEAD, HEAD_ADDRESS, Node
 
 LICENCE = "host:1"
@@ -62,12 +60,6 @@ def munge_options() -> list[str]:
     ]
 
 
-def read_version() -> str:
-    """Return Slurm's version, such as ``22.05.8``."""
-    words = read_output([program("slurmd"), "-V"]).split()
-    return words[-1] if words else "unknown"
-
-
 def find_plugins() -> Path | None:
     """Return the folder of Slurm's plugins, which differs between distributions."""
     for pattern in ("usr/lib/*/slurm-wlm", "usr/lib/*/slurm", "usr/lib64/slurm", "usr/lib/slurm"):
@@ -94,14 +86,3 @@ def find_pmix_plugins() -> Path | None:
     """Return the folder of PMIx's own plugins, or None."""
     folder = find_pmix()
     return folder / "pmix" if folder and (folder / "pmix").is_dir() else None
-
-
-def list_mpi_plugins() -> tuple[str, ...]:
-    """Return the values of ``srun --mpi`` that jobs can use."""
-    folder = find_plugins()
-    if folder is None:
-        return ()
-    names = ["pmi2"] if (folder / "mpi_pmi2.so").exists() else []
-    if (folder / "mpi_pmix.so").exists() and find_pmix():
-        names.append("pmix")
-    return tuple(names)

@@ -13,7 +13,7 @@ from vcluster.errors import StateError
 from vcluster.options import Options
 from vcluster.processes import Process
 
-SCHEMA: Literal["vcluster/2"] = "vcluster/2"
+SCHEMA: Literal["vcluster/3"] = "vcluster/3"
 
 
 class _StatePart(BaseModel):
@@ -53,9 +53,7 @@ class ClusterHost(_StatePart):
 
     kernel: str
     cpu_model: str
-    cpus: int
     cpus_per_core: int
-    sockets: int
     memory_mib: int
     llc_bytes: int
 
@@ -69,25 +67,6 @@ class VmHost(_StatePart):
     emulator: QemuBuild | None = None
     # Values by `module.parameter`; empty if KVM runs no guest.
     kvm: dict[str, str] = {}
-
-
-class Slurm(_StatePart):
-    """The batch system: its version, configuration, the licence every job asks for, MPI plugins."""
-
-    version: str
-    conf: Path
-    licence: str
-    mpi: tuple[str, ...]
-
-
-class Network(_StatePart):
-    """Addresses by node name, and the name of the interface inside the nodes."""
-
-    cidr: str
-    interface: str
-    head: str
-    native: dict[str, str]
-    virtual: dict[str, str]
 
 
 class ClusterPartition(_StatePart):
@@ -128,7 +107,7 @@ class Processes(_StatePart):
 class State(_StatePart):
     """The whole file."""
 
-    schema_: Literal["vcluster/2"] = Field(default=SCHEMA, alias="schema")
+    schema_: Literal["vcluster/3"] = Field(default=SCHEMA, alias="schema")
     # The state after the last command.  A crash leaves it as it is: `is_running` asks for the processes.
     status: Literal["starting", "up", "down"]
     created: AwareDatetime
@@ -140,8 +119,6 @@ class State(_StatePart):
     guest: Guest
     host: ClusterHost
     hosts: tuple[VmHost, ...]
-    slurm: Slurm
-    network: Network
     partitions: Partitions
     processes: Processes | None = None
 

@@ -8,7 +8,6 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 # The network is private to the namespaces: two clusters side by side have the same addresses.
-NETWORK = "10.77.0.0/16"
 PREFIX = 16
 HEAD = "head"
 HEAD_ADDRESS = "10.77.0.1"

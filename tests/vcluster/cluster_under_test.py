@@ -75,7 +75,7 @@ class Cluster:
         """Begin to bring the cluster up; the caller reads what the command prints."""
         return subprocess.Popen(
             [*VCLUSTER, "up", "--hosts", "here"],
-            env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True,
         )  # fmt: skip
 

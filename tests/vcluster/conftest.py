@@ -65,11 +65,9 @@ def state(tmp_path: Path) -> st.State:
         ),
         guest=st.Guest(kernel="6.1", vcpus=2, memory_mib=1024, cpu="max"),
         host=st.ClusterHost(
-            kernel="6.1", cpu_model="x", cpus=2, cpus_per_core=1, sockets=1, memory_mib=1, llc_bytes=1
+            kernel="6.1", cpu_model="x", cpus_per_core=1, memory_mib=1, llc_bytes=1
         ),
         hosts=(st.VmHost(name="this machine", native=native.nodes, virtual=virtual.nodes),),
-        slurm=st.Slurm(version="22.05", conf=Path("/c"), licence="host:1", mpi=("pmi2",)),
-        network=st.Network(cidr="10.0.0.0/8", interface="eth0", head="10.0.0.1", native={}, virtual={}),
         partitions=st.Partitions(native=native, virtual=virtual),
         processes=st.Processes(holder=process, entry=process, namespaces=(), rootless=False),
     )  # fmt: skip

@@ -139,16 +139,11 @@ def test_the_accelerator_follows_the_options_and_the_probe(
             StateDirectory(tmp_path), make_options(vcpus=1, **more), BUILD, FILES
         )
 
-    with pytest.raises(RequirementError, match="--accel kvm: it hangs"):
-        choose(accel="kvm")
-    with pytest.raises(OptionError, match="guests of emulated hosts run under KVM"):
-        choose(hosts="emulated", accel="tcg")
     assert choose() == ("kvm", "on emulated hosts: it hangs", BUILD)
     assert choose(hosts="emulated") == ("kvm", "on emulated hosts: asked for", BUILD)
     assert choose(hosts="here") == ("tcg", "it hangs", None)
-    assert choose(accel="tcg") == ("tcg", "asked for", None)
     monkeypatch.setattr(qemu, "probe_kvm", lambda *_: (True, "a guest booted under KVM"))
-    assert choose() == choose(accel="kvm") == ("kvm", "a guest booted under KVM", None)
+    assert choose() == choose(hosts="here") == ("kvm", "a guest booted under KVM", None)
 
 
 @pytest.mark.parametrize(("asked", "model"), [(None, "host"), ("EPYC", "EPYC")])
@@ -169,6 +164,8 @@ def test_a_vm_on_an_emulated_host_ends_its_interrupts_by_itself(
         assert "nohz" not in guests.machine.kernel_options
     with pytest.raises(OptionError, match="--disk-cache unsafe: only VMs on emulated hosts have a disk"):
         preparation.choose_guests(StateDirectory(tmp_path), make_options(disk_cache="unsafe"), print)
+    with pytest.raises(OptionError, match="--kvm: only emulated hosts are given parameters of KVM"):
+        preparation.choose_guests(StateDirectory(tmp_path), make_options(kvm={"npt": "0"}), print)
 
 
 def serve_answer(logs: Path, answer: bytes) -> threading.Thread:

@@ -43,7 +43,6 @@ def test_unpacked(tmp_path: Path, compress: object) -> None:
     result = kernel.unpack_kernel(source, tmp_path / "cache")
     assert result.read_bytes() == ELF
     assert kernel.unpack_kernel(source, tmp_path / "cache") == result
-    assert kernel.read_release(source.image) == "6.9.1-test"
 
 
 def test_unknown_compression(tmp_path: Path) -> None:
@@ -65,11 +64,11 @@ def test_newest_of_a_folder(tmp_path: Path) -> None:
 def test_missing_kernel_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "find_newest_kernel", lambda _: None)
     with pytest.raises(RequirementError, match="vcluster kernel"):
-        kernel.locate_kernel(StateDirectory(tmp_path), None, None, {})
-    with pytest.raises(RequirementError, match="does not exist"):
-        kernel.locate_kernel(StateDirectory(tmp_path), tmp_path / "none", None, {})
-    with pytest.raises(RequirementError, match=r"holds no boot/vmlinuz"):
-        kernel.locate_kernel(StateDirectory(tmp_path), None, None, {"VCLUSTER_KERNEL": str(tmp_path)})
+        kernel.locate_kernel(StateDirectory(tmp_path), None, {})
+    with pytest.raises(RequirementError, match="none has no boot/vmlinuz"):
+        kernel.locate_kernel(StateDirectory(tmp_path), tmp_path / "none", {})
+    with pytest.raises(RequirementError, match="has no boot/vmlinuz"):
+        kernel.locate_kernel(StateDirectory(tmp_path), None, {"VCLUSTER_KERNEL": str(tmp_path)})
 
 
 @pytest.mark.skipif(find("busybox") is None, reason="no busybox to unpack the archive with")

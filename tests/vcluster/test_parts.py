@@ -73,7 +73,7 @@ def test_last_level_caches_are_counted_once(tmp_path: Path) -> None:
 
 def test_this_machine_is_described_as_its_kernel_does() -> None:
     described = host.describe_host()
-    assert described.cpus == Path("/proc/cpuinfo").read_text(encoding="utf-8").count("processor\t:")
+    assert f": {described.cpu_model}\n" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
     assert 0 < host.read_memory_mib("MemAvailable") < described.memory_mib
     assert host.read_memory_mib("NoSuchKey") == 0
 
@@ -189,11 +189,6 @@ def test_a_command_ends_with_the_exit_code_of_its_error(
     monkeypatch.setattr(cluster, "down", fail)
     result = CliRunner().invoke(cli.app, ["down"])
     assert (result.exit_code, result.stderr) == (code, f"vcluster: {message}\n")
-
-
-def test_a_number_that_is_none_is_called_so() -> None:
-    result = CliRunner().invoke(cli.app, ["up", "--vms", "two"])
-    assert (result.exit_code, "'two' is no number" in result.stderr) == (2, True)
 
 
 def test_process_identity() -> None:

@@ -21,15 +21,15 @@ def test_round_trip(state: st.State, tmp_path: Path) -> None:
     path = tmp_path / "new/state.json"
     state.save(path)
     assert st.load_state(path) == state
-    assert json.loads(path.read_text())["schema"] == "vcluster/2"
+    assert json.loads(path.read_text())["schema"] == "vcluster/3"
     assert [entry.name for entry in path.parent.iterdir()] == ["state.json"]
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": "vcluster/1"}, "vcluster/1"),
-        ({"schema": None}, "wanted is 'vcluster/2'"),
+        ({"schema": "vcluster/2"}, "vcluster/2"),
+        ({"schema": None}, "wanted is 'vcluster/3'"),
         ({"status": "sideways"}, "status"),
         ({"unheard_of": 1}, "unheard_of"),
         ({"guest": {"kernel": "6.1"}}, r"guest\.vcpus"),

@@ -4,6 +4,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from vcluster.processes import list_namespace_members
 
 SHIM = Path(__file__).parents[2] / "src/vcluster/shim"
@@ -17,24 +19,43 @@ def test_a_stranger_with_a_reused_namespace_number_is_not_a_member(tmp_path):
     assert list_namespace_members(frozenset({number}), tmp_path) == []
 
 
-def ask_sacct(tmp_path, job: str) -> str:
+QUESTION = ("-S", "2026-01-01", "-P", "-j", "7", "-o", "jobid,state,exitcode,end,nodelist")
+
+
+def ask_sacct(tmp_path, job: str, *question: str) -> subprocess.CompletedProcess[str]:
     scontrol = tmp_path / "scontrol"
     scontrol.write_text(f"#!/bin/sh\necho '{job}'\n")
     scontrol.chmod(0o755)
-    query = ["-S", "2026-01-01", "-P", "-j", "7", "-o", "jobid,state,exitcode,end,nodelist"]
-    done = subprocess.run(
-        ["bash", SHIM / "sacct", *query],
+    return subprocess.run(
+        ["bash", SHIM / "sacct", *(question or QUESTION)],
         env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
-    return done.stdout.splitlines()[1]
+
+
+def read_answer(tmp_path, job: str) -> str:
+    return ask_sacct(tmp_path, job).stdout.splitlines()[1]
 
 
 FIELDS = "UserId=root(0) JobState=FAILED ExitCode=134:0 EndTime=2026-01-01T00:00:01 NodeList=vm1"
 
 
+def test_sacct_tells_how_a_job_ended(tmp_path):
+    assert read_answer(tmp_path, f"JobId=7 JobName=a {FIELDS}") == "7|FAILED|134:0|2026-01-01T00:00:01|vm1"
+    waiting = FIELDS.replace("FAILED", "PENDING").replace("=vm1", "=(null)")
+    assert read_answer(tmp_path, f"JobId=7 JobName=a {waiting}") == "7|PENDING|134:0|Unknown|None assigned"
+    assert ask_sacct(tmp_path, f"JobId=70 JobName=a {FIELDS}").stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("question", [("-u", "root"), QUESTION[:5], QUESTION[2:4], (*QUESTION, "-j")])
+def test_sacct_answers_no_other_question(tmp_path, question):
+    done = ask_sacct(tmp_path, f"JobId=7 JobName=a {FIELDS}", *question)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "vcluster's stand-in" in done.stderr
+
+
 def test_a_job_cannot_name_itself_completed(tmp_path):
     job = f"JobId=7 JobName=x JobState=COMPLETED ExitCode=0:0 {FIELDS}"
-    assert ask_sacct(tmp_path, job) == "7|FAILED|134:0|2026-01-01T00:00:01|vm1"
+    assert read_answer(tmp_path, job) == "7|FAILED|134:0|2026-01-01T00:00:01|vm1"

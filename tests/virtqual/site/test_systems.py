@@ -313,7 +313,7 @@ def test_a_device_in_place_of_a_system_file_is_not_read_for_ever(sites):
     [
         ('{"schema": "vcluster/0"}', "schema 'vcluster/0'"),
         ('{"schema": "vcluster/1", "sta', "cannot be read"),
-        ('{"schema": "vcluster/2", "status": "up"}', "created"),
+        ('{"schema": "vcluster/3", "status": "up"}', "created"),
         ("[]", "schema None"),
     ],
 )
