@@ -29,6 +29,7 @@ from virtqual.runs import MeasuredValues, Run
 from virtqual.site import held, slurm
 from virtqual.site.extras import VirtualExtras
 from virtqual.site.hosts import find_hosts
+from virtqual.site.options import parse_options
 
 from .selection import Selection
 
@@ -131,10 +132,10 @@ class Sampled(Selection):
         """
         job = self.job
         options = [*job.sched_access, *job.options, *job.cli_options]
-        names = {word.split("=")[0] for option in options for word in option.split()}
+        names = {name for name, _ in parse_options(" ".join(options).split())}
         if not names & {"--mem", "--mem-per-cpu", "--mem-per-gpu"}:
             job.options.append("--mem=0")
-        if self.num_tasks_per_node and not names & {"-N", "--nodes"}:
+        if self.num_tasks_per_node and "--nodes" not in names:
             job.options.append(f"--nodes={math.ceil(self.num_tasks / self.num_tasks_per_node)}")
         # A run that Slurm repeats by itself would be two in one.
         if not names & {"--requeue", "--no-requeue"}:

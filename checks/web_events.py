@@ -7,10 +7,12 @@ from virtqual.programs import web_load
 from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
-from . import overhead
+from . import counts, overhead
 from .asked import as_asked
 from .offered import Offered
 
+#: The features of the stack.
+APPLICATION, DATABASE = "web-events", "postgresql"
 #: The heap never grows.  The second compiler warms up for minutes on few cores.
 JAVA = {
     "small": ("-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
@@ -25,7 +27,7 @@ class web_events(Offered):
     """Each run starts database and application anew, and warms them up."""
 
     descr = "a web application at shares of its native peak"
-    feature = "web-events"
+    feature = APPLICATION
     load = parameter(["all"], loggable=True)
     quick = {}
     scripts = ("postgres.sh", "web_events.sh", "web_load.py")
@@ -34,7 +36,16 @@ class web_events(Offered):
     @classmethod
     def environments(cls):
         """Return the stacks that also have its database."""
-        return [f"+{cls.feature} +postgresql"]
+        return [f"+{APPLICATION} +{DATABASE}"]
+
+    @classmethod
+    def explain_unfit(cls, case):
+        """Return why it cannot run: the stack of the application has no database."""
+        stacks = [stack.features for part in counts.compared_partitions() for stack in part.environs]
+        of_application = [features for features in stacks if APPLICATION in features]
+        if of_application and not any(DATABASE in features for features in of_application):
+            return f"needs a stack with both features {APPLICATION!r} and {DATABASE!r}"
+        return super().explain_unfit(case)
 
     def arrange(self):
         """Divide the cores between server and client."""
@@ -43,7 +54,7 @@ class web_events(Offered):
         self.rates = {"peak": 0, **{f"load{share}": rate for share, rate in self.choose_rates().items()}}
         self.env_vars["VIRTQUAL_WITHIN"] = "./web_events.sh"
         java = ",".join([*JAVA[scale], f"-XX:ActiveProcessorCount={self.server_cores}"])
-        postgres = self.current_environ.extras["programs"]["postgresql"]["path"]
+        postgres = self.current_environ.extras["programs"][DATABASE]["path"]
         loads = [f"{name}:{LOAD_SECONDS[scale]}:{rate:.6g}" for name, rate in self.rates.items()]
         sizes = map(str, (self.client_cores, self.seed, WINDOW_SECONDS[scale]))
         self.executable_opts = [java, str(postgres), sys.executable, *sizes, *loads]

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from site_runs import CHECKS, ROOT, make_program, make_stack, outcome
 
 from virtqual.references import load_references
@@ -94,6 +95,14 @@ def test_rdma_is_measured_if_both_partitions_have_it(site):
     for features, side in ((virtual, "native"), (native, "virtual")):
         needed = f"rdma_latency (3 cases): needs a {side} partition with the feature 'rdma'"
         assert needed in listed("-L", **features)
+
+
+@pytest.mark.parametrize("database", [(), ("postgresql",)])
+def test_a_web_application_without_its_database_is_named(site, database):
+    make_stack(site, "web", make_program(Path("/bin/true"), "web", "1", features=("web-events", *database)))
+    done = site.run("reframe", "-c", str(ROOT / "checks/web_events.py"), *CHECKS[2:], "--mode=full", "-L")
+    why = "web_events: needs a stack with both features 'web-events' and 'postgresql'"
+    assert (why in done.stdout) == (not database), outcome(done)
 
 
 def test_a_session_says_what_was_not_run(site):

@@ -78,6 +78,12 @@ def test_a_case_that_is_known_is_given_three_times_what_it_took(site):
         assert re.search(r"--time=(\S+)", text)[1] == "0:20:0"
 
 
+@pytest.mark.parametrize("option", ["-N1", "-N 1", "--nodes=1"])
+def test_a_number_of_nodes_that_the_user_states_is_kept(site, option):
+    for text in dry_run(site, "-J", f"#SBATCH {option}"):
+        assert re.findall("^#SBATCH (--nodes.*|-N.*)", text, re.MULTILINE) == [option]
+
+
 @pytest.mark.parametrize(
     ("option", "memory"), [("exclusive", ["--mem=0"]), ("mem-per-cpu=1G", ["--mem-per-cpu=1G"])]
 )

@@ -1,16 +1,20 @@
 """A node that is lost is set aside: what it cut off is run again, what was finished is not."""
 
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
 
 from made_runs import HEAD, made_run, session_of
+from virtqual import qualify
 from virtqual.errors import InfrastructureError
 from virtqual.harness import catalogue
 from virtqual.qualify import between, plan
 from virtqual.session.log import Begun, Failed, Log, RoundBegun, SetAside, Submitted
 from virtqual.session.session import Failure, Loss, Request, Round
+from virtqual.site import held
 from virtqual.site.held import Rotation
+from virtqual.verdict.rule import LOOKS
 
 LJ = "lammps %problem=lj"
 DOWN = {"vm1": "node vm1 is down"}
@@ -54,18 +58,19 @@ def test_what_a_loss_cut_off_is_no_failure_and_what_was_refused_stays_refused(tm
 
 
 @pytest.fixture
-def job(tmp_path, monkeypatch):
+def job(tmp_path):
     """Return a session of four nodes a side that has lost a node, and what the watch and Slurm will say."""
     log = Log(tmp_path)
     log.append(Begun(head=HEAD))
-    monkeypatch.setattr(plan, "count_unfinished_turns", lambda *_: {})
     watch = SimpleNamespace(
         lost=dict(DOWN),
         lost_nodes={"vm1"},
-        stop=SimpleNamespace(set=lambda: None),
+        stop=Event(),
         set_aside=lambda lost: None,
     )
-    return SimpleNamespace(
+    job = SimpleNamespace(
+        request=Request(system="x"),
+        has=(set(), 4),
         system=SimpleNamespace(native=SimpleNamespace(nodes=4), virtual=SimpleNamespace(nodes=4)),
         watch=watch,
         log=log,
@@ -73,8 +78,9 @@ def job(tmp_path, monkeypatch):
         screen=SimpleNamespace(note=lambda text: None),
         held={"vm": "7"},
         rotated={"bare": ["b1", "b2", "b3", "b4"], "vm": ["vm1", "vm2", "vm3", "vm4"]},
-        rotation=lambda nodes: Rotation(),
     )
+    job.rotation = lambda nodes: held.rotate(job.rotated, 4, nodes)
+    return job
 
 
 @pytest.fixture(autouse=True)
@@ -95,6 +101,34 @@ def test_a_loss_is_noted_in_the_log_and_the_others_go_on(job):
     assert goes_on(job, LOSS, LOSS)
     assert job.log.session().lost == [Loss(round=2, nodes=DOWN)]
     assert job.rotated == {"bare": ["b1", "b2", "b3"], "vm": ["vm2", "vm3", "vm4"]}
+
+
+def test_a_case_of_more_nodes_than_are_left_fails_although_the_loss_was_its_own(job, tmp_path):
+    entry = catalogue.Entry(name="wide", description="d", tags=("quick",), nodes=4)
+    catalogue.write([entry], tmp_path / catalogue.FILE)
+    job.log.append(Failed(failure=failure(check="wide")))
+    part = Round(number=1, first=0, last=3)
+    assert between.set_lost_nodes_aside(job, part, job.log.session())
+    ((kind, reason),) = [(each.kind, each.reason) for each in job.log.session().failures]
+    assert (kind, "takes 4 nodes of each side, and 3 are left" in reason) == ("failed", True)
+    assert plan.repeat_unfinished(job, job.log.session(), part) == []
+
+
+def test_failures_that_a_loss_caused_do_not_count_when_more_pairs_are_planned(job, monkeypatch):
+    def lose_node(job, session, part):
+        job.log.append(Failed(failure=failure()))
+
+    def set_aside(job, part, session):
+        return job.log.append(SetAside(loss=LOSS)) or True
+
+    planned = []
+    job.system.virtual.recreate_vms = ()
+    job.first_pairs, job.earlier, job.looks = 4, None, LOOKS
+    monkeypatch.setattr(qualify, "run_round", lose_node)
+    monkeypatch.setattr(qualify, "set_lost_nodes_aside", set_aside)
+    monkeypatch.setattr(plan, "plan_next_rounds", lambda job, session, judged: planned.extend([session]))
+    qualify._run_rounds(job)
+    assert [session.failures for session in planned] == [[]]
 
 
 def test_a_node_that_slurm_removed_from_the_allocation_is_lost(job, nodes_of_allocation):

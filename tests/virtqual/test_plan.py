@@ -13,6 +13,7 @@ from virtqual.harness import catalogue
 from virtqual.qualify import plan
 from virtqual.references import project_references
 from virtqual.session.session import Request
+from virtqual.site.held import Rotation
 from virtqual.verdict import Case, Outcome, Prior
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.rule import LOOKS
@@ -115,7 +116,7 @@ def test_nodes_that_all_work_at_once_are_as_busy_as_the_slower_side():
 SERIES = "lammps_loop_time@lj"
 
 
-def plan_next(tmp_path, *, first=4, last=7, failed=(), recreate_vms=(), boots=1):
+def plan_next(tmp_path, *, first=4, last=7, failed=(), recreate_vms=(), boots=1, places=1):
     """Return the ranges of the rounds that bring the pairs of one series, and why no more are run."""
     notes = []
     session = SimpleNamespace(
@@ -128,6 +129,7 @@ def plan_next(tmp_path, *, first=4, last=7, failed=(), recreate_vms=(), boots=1)
         system=SimpleNamespace(virtual=SimpleNamespace(recreate_vms=recreate_vms)),
         log=SimpleNamespace(directory=tmp_path),
         screen=SimpleNamespace(note=notes.append),
+        rotation=lambda nodes: Rotation(places, places),
     )
     judged = SimpleNamespace(verdict=SimpleNamespace(needs=(Need(SERIES, first, last),)))
     rounds = plan.plan_next_rounds(job, session, judged)
@@ -141,6 +143,13 @@ def plan_next(tmp_path, *, first=4, last=7, failed=(), recreate_vms=(), boots=1)
 def test_needed_pairs_that_are_not_run_are_named(tmp_path, first, failed, reason):
     rounds, notes = plan_next(tmp_path, first=first, last=first + 3, failed=failed)
     assert (rounds, notes) == ([], [f"no more pairs, although undecided: lj ({reason})"])
+
+
+def test_pairs_of_a_rotation_are_bounded_by_turns(tmp_path):
+    """The last look of eight places rests on 18 turns, which are 144 pairs."""
+    catalogue.write([catalogue.Entry(name="lj", description="d", tags=("quick",))], tmp_path / catalogue.FILE)
+    assert plan_next(tmp_path, first=32, last=143, places=8)[0] == [(4, 17)]
+    assert plan_next(tmp_path, first=36 * 8, last=37 * 8 - 1, places=8)[0] == []
 
 
 def test_pairs_that_a_flagged_metric_needs_have_boots_of_their_own_two_by_two(tmp_path):

@@ -11,6 +11,7 @@ from virtqual.harness import catalogue
 from virtqual.harness.steps import NodeQueue
 from virtqual.qualify import allocations, plan
 from virtqual.session.session import Request, Round
+from virtqual.session.summary import Summary
 from virtqual.site.held import Rotation
 
 ON_TWO = {
@@ -162,6 +163,21 @@ def test_a_node_that_is_drained_beforehand_is_left_out_and_named(site):
     assert done.returncode == 0, said + done.stderr
     assert "2 of 3 nodes can run jobs: cloud-1 is down (maintenance): the session uses 2 of each side" in said
     assert "cloud-1" not in {node for run in site.session()["runs"] for node in run["nodes"]}
+
+
+def test_a_case_of_more_nodes_than_work_at_the_begin_is_named_and_leaves_the_scope_incomplete(site):
+    site.fault("nodes", "3")
+    site.fault("down.cloud", "maintenance")
+    names = ("-n", "lj", "-n", "lammps_scaling")
+    done = site.virtqual("qualify", "--system", "testsite", "--full", *names, **ON_THREE)
+    assert done.returncode == 0, site.words(done)
+    assert "Not run here: needs 3 nodes on each side: lammps_scaling" in site.words(done)
+    session = site.log().session()
+    assert session.basis.too_large == ("lammps_scaling",)
+    whole = {"request": session.request.model_copy(update={"names": ()})}
+    assert not Summary.of(session.model_copy(update=whole)).complete
+    whole["basis"] = session.basis.model_copy(update={"too_large": ()})
+    assert Summary.of(session.model_copy(update=whole)).complete
 
 
 def test_more_than_half_of_the_nodes_must_be_left(site):

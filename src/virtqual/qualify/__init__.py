@@ -81,6 +81,7 @@ def _measure(job: Qualification) -> Session:
             broken=[*lost.values(), *job.broken],
             node_lost=job.node_lost or bool(lost.keys() & job.watch.lost_nodes),
             not_run=job.not_run,
+            too_large=job.too_large,
         )
 
 
@@ -145,7 +146,8 @@ def _run_rounds(job: Qualification) -> None:
             last = max([part.last, *(later.last for later in rounds if later.checks == part.checks)])
             cut_off = part.model_copy(update={"last": last})
             rounds = [*plan.repeat_unfinished(job, job.log.session(), cut_off), *others]
-        rounds = rounds or _plan_next_rounds(job, session)
+        # Not `session`: failures that a lost node caused do not count any more.
+        rounds = rounds or _plan_next_rounds(job, job.log.session())
 
 
 def _plan_next_rounds(job: Qualification, session: Session) -> list[Round]:

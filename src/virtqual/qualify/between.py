@@ -76,10 +76,11 @@ def set_lost_nodes_aside(job: Qualification, part: Round, session: Session) -> b
     if len(session.lost) == MAX_LOSSES:
         job.broken.append(f"nodes were lost {MAX_LOSSES} times before, and a session goes on no more often")
         return False
-    unfinished = plan.count_unfinished_turns(job, session, part)
+    job.log.append(SetAside(loss=Loss(round=part.number, nodes=lost)))
+    # The failures that the lost nodes caused do not count any more.
+    unfinished = plan.count_unfinished_turns(job, job.log.session(), part)
     job.watch.set_aside(lost)
     job.rotated = {name: nodes[:count] for name, nodes in nodes_left.items()}
-    job.log.append(SetAside(loss=Loss(round=part.number, nodes=lost)))
     reason = "; ".join(lost.values())
     job.screen.note(
         f"{reason}: set aside; the session goes on with {count} nodes of each side, and what was cut off is "

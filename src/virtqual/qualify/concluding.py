@@ -35,6 +35,7 @@ def conclude_session(
     broken: Sequence[str] = (),
     node_lost: bool = False,
     not_run: Sequence[str] = (),
+    too_large: Sequence[str] = (),
     share: int = 1,
 ) -> Session:
     """Judge a session from its log, conclude it, and write its documents.
@@ -53,6 +54,7 @@ def conclude_session(
         interrupted=interrupted,
         broken=tuple(broken),
         node_lost=node_lost,
+        too_large=tuple(too_large),
         provenance=provenance(),
     )
     try:

@@ -141,13 +141,13 @@ def _check_policy(request: Request, system: System) -> None:
 
 def _begin(job: Qualification, notes: list[str]) -> Qualification:
     """Name the session in the lock, and show its begin."""
-    if not (job.request.names or job.request.tags):
-        # A check that was not measured must not be taken for passed.
-        missing = catalogue.find_missing(plan.read_entries(job.log.directory), *job.has)
-        job.not_run = catalogue.group_missing(missing)
     if job.watch.short:
         job.nodes = min(map(job.watch.working, systems.SIDES))
         notes += [f"{reason}: the session uses {job.nodes} of each side." for reason in job.watch.short]
+    # A check that was not measured must not be taken for passed.
+    entries = catalogue.select(plan.read_entries(job.log.directory), job.request.names, job.request.tags)
+    job.not_run = catalogue.group_missing(catalogue.find_missing(entries, *job.has))
+    job.too_large = plan.find_cases_of_more_nodes(job, entries)
     name_holder(job.lock, f"session {job.head.session}")
     job.screen.begin(job.head, notes)
     job.watch.jobs = job.log.unfinished

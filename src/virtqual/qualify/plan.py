@@ -70,6 +70,7 @@ def plan_next_rounds(job: Qualification, session: Session, judged: Judged) -> li
         else:
             first = math.ceil(need.first / rotation.width)
             last = _find_last_turn(first, need.last - need.first + 1, rotation)
+            # The judge counts rounds of a rotation, which are turns (`Question.next_pairs`).
             if last >= job.request.max_pairs * 2:
                 left_out[check] = "too many of its pairs do not count"
                 continue
@@ -145,6 +146,16 @@ def repeat_unfinished(job: Qualification, session: Session, part: Round) -> list
         first = max([*_turns(session, check, rotation), part.first - 1]) + 1
         ranges[check] = (first, _find_last_turn(first, count * rotation.places, rotation))
     return _make_rounds(session, ranges)
+
+
+def find_cases_of_more_nodes(job: Qualification, entries: Iterable[Entry]) -> list[str]:
+    """Return the selected cases that take more nodes than can run jobs, but no more than are stated."""
+    selected, (features, nodes) = select_cases(job.request, entries), job.has
+    return [
+        entry.case
+        for entry in entries
+        if entry.case in selected and entry.nodes > nodes and not entry.explain_unfit(features, job.stated)
+    ]
 
 
 def find_too_large(job: Qualification, checks: Iterable[str]) -> dict[str, int]:

@@ -288,6 +288,8 @@ class Basis(BaseModel):
     broken: tuple[str, ...] = ()
     #: A lost node ended the session.
     node_lost: bool = False
+    #: Cases that were not run, since they take more nodes than could run jobs when the session began.
+    too_large: tuple[str, ...] = ()
     #: A sentence that is added to the conclusion.
     note: str = ""
     provenance: Provenance | None = None
@@ -325,7 +327,7 @@ class Conclusion(BaseModel):
     #: Every difference of both sides and every disturbance of runs, with its consequence.
     preflight: list[Finding] = []
     canaries: list[Canary] = []
-    #: Checks that cannot run here, with the reason; empty if only some were requested.
+    #: The requested checks that cannot run here, with the reason.
     not_run: list[str] = []
     #: One for each series and gate.
     verdicts: list[Verdict] = []

@@ -63,7 +63,7 @@ class Summary(BaseModel):
     fast: bool = False
     #: What was asked for; None in a plain run of ReFrame.
     request: Request | None = None
-    #: All checks of its scope were requested, and each has a verdict.
+    #: All checks of its scope were requested, enough nodes worked for each, and each has a verdict.
     complete: bool
     runs: int
     outcome: str
@@ -110,6 +110,8 @@ class Summary(BaseModel):
     def of(cls, session: Session, *, log: str = "") -> Summary:
         """Return a session in short."""
         request = session.request
+        too_large = session.basis.too_large if session.basis else ()
+        omitted = session.failures or session.refused or too_large
         return cls(
             log=log,
             session=session.session,
@@ -121,9 +123,7 @@ class Summary(BaseModel):
             full=bool(request and request.full),
             fast=session.fast,
             request=request,
-            complete=bool(
-                request and not (request.names or request.tags or session.failures or session.refused)
-            ),
+            complete=bool(request and not (request.names or request.tags or omitted)),
             runs=len(session.runs),
             outcome=session.outcome,
             exit_code=session.exit_code,

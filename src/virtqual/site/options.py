@@ -19,6 +19,7 @@ _LONG_OPTIONS = {
     "-A": "--account",
     "-L": "--licenses",
     "-q": "--qos",
+    "-N": "--nodes",
     "-t": "--time",
 }
 _NO_LIMIT_WORDS = {"infinite", "unlimited"}
@@ -34,8 +35,8 @@ def parse_options(words: Sequence[str]) -> list[tuple[str, str]]:
 
     Examples
     --------
-    >>> parse_options(["-pvm", "--account", "hpcops", "--time=8:00:00"])
-    [('--partition', 'vm'), ('--account', 'hpcops'), ('--time', '8:00:00')]
+    >>> parse_options(["-pvm", "-N2", "--account", "hpcops", "--time=8:00:00"])
+    [('--partition', 'vm'), ('--nodes', '2'), ('--account', 'hpcops'), ('--time', '8:00:00')]
     """
     options = []
     for word, next_word in zip_longest(words, words[1:], fillvalue=""):
