@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-from virtqual.runs import Run
+from virtqual.runs import Declared, Run
 from virtqual.session.log import Begun, Failed, Finished, Log
 from virtqual.session.seal import seal
-from virtqual.session.session import Conclusion, Head, Session
+from virtqual.session.session import Conclusion, Failure, Head, Session
 
 
 def keep(session: Session, sessions: Path) -> Path:
@@ -56,6 +56,8 @@ HEAD = Head(
     identity=SIDES,
     stack=STACK,
 )
+#: What a site says of a time that no file declares.
+DECLARED = Declared(unit="s", better="lower", budget=1.05, margin=0.1)
 _HEAD = {field.alias or name for name, field in Head.model_fields.items()}
 
 
@@ -75,3 +77,21 @@ def made_run(side, pair, **more) -> Run:
         "reference": "none",
     }
     return Run(side=side, pair=pair, **{**fields, **more})
+
+
+def alternating(results, pairs=4, **more) -> list[Run]:
+    """Return runs of the sides in turn; `results` returns a run's by side and number of the pair."""
+    sides = ("native", "virtual"), ("virtual", "native")
+    runs = []
+    for pair in range(pairs):
+        for side in sides[pair % 2]:
+            start = 10.0 * len(runs)
+            fields = {"job": str(len(runs)), "start": start, "end": start + 5, "seconds": 4.5, **more}
+            runs.append(made_run(side, pair, results=results(side, pair), **fields))
+    return runs
+
+
+def made_failure(**more) -> Failure:
+    """Return a failure of the check ``case`` in a VM, with these fields."""
+    fields = {"check": "case", "case": "case", "pair": 0, "side": "virtual", "partition": "vm", "reason": "r"}
+    return Failure(**{**fields, "kind": "refused", **more})

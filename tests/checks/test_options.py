@@ -9,11 +9,10 @@ import pytest
 from ruamel.yaml import YAML
 from site_runs import CHECKS, PLAIN_CHECK, outcome
 
-from made_runs import made_run
+from made_runs import keep, made_run, session_of
 from virtqual.errors import InfrastructureError
 from virtqual.qualify.concluding import conclude_failed
-from virtqual.session.log import Begun, Finished, Log
-from virtqual.session.session import Head
+from virtqual.session.log import Log
 
 LJ = ("-n", "lammps.*lj")
 # Two pairs show as much as the default of four.
@@ -59,19 +58,12 @@ def test_the_time_limit_is_the_users_then_the_partitions_then_ours(site, option,
 
 
 def test_a_case_that_is_known_is_given_three_times_what_it_took(site):
-    log = Log(site.path / "state/sessions/20260101-000000-testsite")
-    log.directory.mkdir(parents=True)
-    head = Head(
-        session=log.directory.name,
-        created="2026-01-01T00:00:00+00:00",
-        system="testsite",
-        hypervisor_class="kvm",
-        identity={"native": {}, "virtual": {}},
-        stack={"name": "fake", "hash": "0", "programs": []},
-    )
-    log.append(Begun(head=head))
-    for side, took in (("native", 0.1), ("virtual", 400)):
-        log.append(Finished(run=made_run(side, 0, check="lammps %problem=lj", start=0, end=took)))
+    runs = [
+        made_run(side, 0, check="lammps %problem=lj", end=took)
+        for side, took in (("native", 0.1), ("virtual", 400))
+    ]
+    earlier = session_of(runs, name="20260101-000000-testsite", system="testsite", stack={"name": "fake"})
+    log = Log(keep(earlier, site.path / "state/sessions"))
     conclude_failed(log, InfrastructureError("over"))
     stated = {f"FAKE_EXTRAS_{name}": json.dumps({"least_time_limit": 120}) for name in ("bare", "cloud")}
     for text in dry_run(site, FAKE_TIME_LIMIT="90m", **stated):

@@ -1,16 +1,18 @@
 """Samples with stated differences, what judges them, and where the project's references are."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 
 import numpy as np
 
 from virtqual.verdict import Case, Prior, SessionVerdict, Verdict, judge_sessions
-from virtqual.verdict.budget import Budget, BudgetReason, Gate, Term
+from virtqual.verdict.budget import Budget, BudgetReason, Gate, HypervisorClass, Term
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.pairs import Sample, Series
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.slow_runs import SlowRuns
+from virtqual.verdict.waiver import Waiver
 
 REFERENCES = Path(__file__).parents[2] / "references"
 #: Share of a value by which runs of one pair differ from those of the pair before.
@@ -18,6 +20,17 @@ DRIFT = 1e-6
 PRIOR = Prior(sigma=0.02, df=20, source="A/A history")
 FIVE = Budget.build(0.05, margin=0.05)
 CHANGE = Budget.build(0.05, margin=0.05, gate="change")
+KVM = HypervisorClass(
+    name="kvm", gate="overhead", qualifies=True, description="KVM", reason="a reason", accelerators=("kvm",)
+)
+#: The last day of a waiver.
+TODAY = date(2026, 6, 1)
+
+
+def waiver(**change: object) -> Waiver:
+    """Return a waiver of the overhead of HPL in build 9, with these fields."""
+    fields = {"metric": "hpl", "gate": "overhead", "up_to": 0.5, "hypervisor_class": "kvm", "build": "9"}
+    return Waiver(**{**fields, "owner": "ops", "reason": "known", "expires": TODAY, **change})
 
 
 def budget_of(gate: Gate = "overhead", **term: object) -> Budget:

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from made_runs import HEAD, made_run, session_of
+from made_runs import HEAD, made_failure, made_run, session_of
 from virtqual import qualify
 from virtqual.errors import InfrastructureError
 from virtqual.harness import catalogue
 from virtqual.qualify import between, plan
 from virtqual.session.log import Begun, Failed, Log, RoundBegun, SetAside, Submitted
-from virtqual.session.session import Failure, Loss, Request, Round
+from virtqual.session.session import Loss, Request, Round
 from virtqual.site import held
 from virtqual.site.held import Rotation
 from virtqual.verdict.rule import LOOKS
@@ -22,9 +22,7 @@ LOSS = Loss(round=1, nodes=DOWN)
 
 
 def failure(kind="infrastructure", reason="job 4 ended as NODE_FAIL (a node of it died)", check=LJ):
-    return Failure(
-        check=check, case=check, pair=0, side="virtual", partition="cloud", job="4", kind=kind, reason=reason
-    )
+    return made_failure(check=check, case=check, job="4", kind=kind, reason=reason)
 
 
 def test_a_node_that_is_lost_ends_a_session_whose_runs_do_not_rotate(site):

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from made_series import judge_session
+from made_series import FIVE, PRIOR, judge_session
 from typer.testing import CliRunner
 
 from made_runs import keep, made_run, session_of
@@ -14,8 +14,7 @@ from virtqual.qualify import plan
 from virtqual.references import project_references
 from virtqual.session.session import Request
 from virtqual.site.held import Rotation
-from virtqual.verdict import Case, Outcome, Prior
-from virtqual.verdict.budget import Budget
+from virtqual.verdict import Case, Outcome
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.session import Need
 
@@ -52,11 +51,7 @@ def test_the_least_that_is_allowed_can_convict(metrics, make, at_most):
     chosen = project_references().hypervisor_class("kvm")
     looks, first = plan.look_schedule(Request(system="x", max_pairs=at_most), chosen)
     assert first == (at_most if at_most < 8 else 4)
-    lost = Case(
-        make(metrics["hpl"], [0.5] * at_most),
-        Budget.build(0.05, margin=0.05),
-        Prior(sigma=0.02, df=6, source="stated"),
-    )
+    lost = Case(make(metrics["hpl"], [0.5] * at_most), FIVE, PRIOR)
     assert judge_session([lost], looks=looks).outcome is Outcome.OVER
 
 

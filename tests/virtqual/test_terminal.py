@@ -1,28 +1,22 @@
 """What people see: what they wrote themselves, unchanged, and no number that is not there."""
 
 import math
-from datetime import date
 from inspect import cleandoc
 from io import StringIO
 
 import pytest
-from made_series import judge_session
+from made_series import CHANGE, FIVE, KVM, PRIOR, TODAY, alone, judge_session, waiver
 from rich.console import Console
 from typer.main import get_command
 
+from made_runs import session_of
 from virtqual import cli
 from virtqual.harness.progress import CaseEvent
 from virtqual.report.terminal import Terminal, table_of
-from virtqual.session.session import Session
 from virtqual.site.extras import HypervisorBuild
-from virtqual.verdict import Case, Prior
-from virtqual.verdict.budget import Budget, HypervisorClass
-from virtqual.verdict.waiver import Waiver
+from virtqual.verdict import Case
 
 BRACKETS = "accepted [ticket 7] until [/x] fixed"
-KVM = HypervisorClass(
-    name="kvm", gate="overhead", qualifies=True, description="KVM", reason="a reason", accelerators=("kvm",)
-)
 
 
 @pytest.fixture
@@ -32,22 +26,11 @@ def shown():
     return Terminal(console), lambda: " ".join(console.file.getvalue().split())
 
 
-def records(verdict):
-    return list(verdict.verdicts)
-
-
 def session(**more):
-    fields = {
-        "session": "s",
-        "created": "2026-01-01T00:00:00+00:00",
-        "system": "x",
-        "hypervisor_class": "kvm",
-    }
     hypervisor = HypervisorBuild(vendor="QEMU", build="9", accelerator="kvm", details={"options": BRACKETS})
     virtual = {"hypervisor": hypervisor.model_dump(), "guest": {"kernel": BRACKETS}, "placement": {}}
-    identity = {"native": {}, "virtual": virtual}
-    stack = {"name": "fake", "hash": "0", "programs": [{"name": "lmp", "version": BRACKETS}]}
-    return Session(**fields, identity=identity, stack=stack, **more)
+    stack = {"programs": [{"name": "lmp", "version": BRACKETS}]}
+    return session_of([], identity={"virtual": virtual}, stack=stack, **more)
 
 
 def test_what_people_wrote_is_shown_as_they_wrote_it(shown, metrics, make):
@@ -56,22 +39,12 @@ def test_what_people_wrote_is_shown_as_they_wrote_it(shown, metrics, make):
     assert text().count(BRACKETS) == 5
     terminal.round_begins(1, f"checks named {BRACKETS!r}", None)
     assert text().count(BRACKETS) == 6
-    waiver = Waiver(
-        metric="hpl",
-        setting=None,
-        gate="overhead",
-        up_to=0.5,
-        hypervisor_class="kvm",
-        build="9",
-        owner=BRACKETS,
-        reason=BRACKETS,
-        expires=date(2026, 6, 1),
-    )
+    accepted = waiver(owner=BRACKETS, reason=BRACKETS)
     series = make(metrics["hpl"], [0.5] * 8, setting="[x] a")
-    case = Case(series, Budget.build(0.05, margin=0.05), Prior(sigma=0.02, df=20, source="stated"))
-    verdict = judge_session([case], hypervisor_class=KVM, waivers=[waiver], build="9", today=date(2026, 6, 1))
+    cases = [Case(series, FIVE, PRIOR)]
+    verdict = judge_session(cases, hypervisor_class=KVM, waivers=[accepted], build="9", today=TODAY)
     said = session(conclusion=BRACKETS)
-    said.verdicts, said.waivers = records(verdict), [w.text(verdict.today) for w in verdict.waivers]
+    said.verdicts, said.waivers = list(verdict.verdicts), [w.text(verdict.today) for w in verdict.waivers]
     terminal.end(said, f"/{BRACKETS}")
     # The verdict's message and the waiver, each with owner and reason; the conclusion; the directory.
     assert text().count(BRACKETS) == 12
@@ -82,10 +55,8 @@ def test_a_change_takes_one_line_of_the_table(shown, metrics, make):
     """Also where ratios, values and units are wide, as of a metric that was lost nearly whole."""
     terminal, _ = shown
     slow = make(metrics["lammps_rating"], [4.2] * 4, setting="rhodo on two nodes", native=129600.3)
-    prior, overhead = Prior(sigma=0.02, df=20, source="stated"), Budget.build(0.05, margin=0.05)
-    change = Budget.build(0.05, margin=0.05, gate="change")
-    cases = [Case(slow, overhead, prior), Case(slow, change, prior, baseline=slow)]
-    terminal.console.print(table_of(records(judge_session(cases, hypervisor_class=KVM))))
+    cases = [Case(slow, FIVE, PRIOR), Case(slow, CHANGE, PRIOR, baseline=slow)]
+    terminal.console.print(table_of(judge_session(cases).verdicts))
     lines = terminal.console.file.getvalue().splitlines()
     assert lines[-1].split()[:2] == ["change", "0%"]
     assert max(map(len, lines)) <= 80
@@ -97,8 +68,7 @@ def test_a_change_takes_one_line_of_the_table(shown, metrics, make):
 def test_the_table_says_slower_and_faster(shown, metrics, make, ratio, says):
     terminal, text = shown
     series = make(metrics["hpl"], [-math.log(ratio)] * 4)
-    case = Case(series, Budget.build(0.05, margin=0.05), Prior(sigma=0.02, df=20, source="stated"))
-    terminal.console.print(table_of(records(judge_session([case], hypervisor_class=KVM))))
+    terminal.console.print(table_of([alone(series, FIVE, PRIOR)]))
     assert f" {says} (" in text()
 
 

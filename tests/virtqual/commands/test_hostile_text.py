@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 from typer.testing import CliRunner
 
-from made_runs import keep, made_run, session_of
+from made_runs import alternating, keep, made_failure, session_of
 from virtqual import cli, paths
 from virtqual.files.wording import printable
 from virtqual.report import junit
@@ -19,7 +19,6 @@ from virtqual.report.console import verbatim
 from virtqual.report.terminal import Terminal
 from virtqual.runs import Declared, Result
 from virtqual.session.measured import COLUMNS
-from virtqual.session.session import Failure
 from virtqual.session.store import load
 
 # Clear the screen, hide what follows, the same by C1, the clipboard, a bell, the direction of text, no width.
@@ -41,27 +40,20 @@ COMMANDS = (
 def hostile_session(name, sign=1.0):
     """Return a session every free text of which is hostile."""
     declared = Declared(unit=f"={HOSTILE}", better="lower", budget=1.05, margin=0.03)
-    runs, clock = [], itertools.count(0, 10)
-    for pair in range(4):
-        for side in ("native", "virtual") if pair % 2 == 0 else ("virtual", "native"):
-            value = (1.0 if side == "native" else 2.0) * (1 + 1e-6 * pair)
-            result = Result.scalar("spin", f"+{HOSTILE}", value, declared=declared)
-            start = float(next(clock))
-            more = {"job": str(start), "start": start, "end": start + 5}
-            runs.append(made_run(side, pair, check=HOSTILE, results=(result,), **more))
+
+    def results(side, pair):
+        value = (1.0 if side == "native" else 2.0) * (1 + 1e-6 * pair)
+        return (Result.scalar("spin", f"+{HOSTILE}", value, declared=declared),)
+
     hypervisor = {
         "vendor": HOSTILE, "build": HOSTILE, "accelerator": HOSTILE, "machine": HOSTILE,
         "details": {"what": HOSTILE},
     }  # fmt: skip
-    failure = Failure(
-        check=f"{HOSTILE}2", case=HOSTILE, pair=1, side="native", partition=HOSTILE, job="1", kind="refused",
-        reason=HOSTILE,
-    )  # fmt: skip
+    failure = made_failure(check=f"{HOSTILE}2", case=HOSTILE, partition=HOSTILE, reason=HOSTILE)
     return session_of(
-        runs,
+        alternating(results, check=HOSTILE),
         name=name,
         label=HOSTILE,
-        created="2026-01-01T00:00:00+00:00",
         identity={"virtual": {"hypervisor": hypervisor, "guest": {"kernel": HOSTILE}, "placement": {}}},
         stack={"name": HOSTILE, "hash": HOSTILE, "programs": []},
         failures=[failure],

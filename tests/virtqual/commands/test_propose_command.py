@@ -4,37 +4,24 @@ import pytest
 from made_series import REFERENCES
 from typer.testing import CliRunner
 
-from made_runs import keep
+from made_runs import alternating, keep, session_of
 from virtqual.cli import app
 from virtqual.identity import Load, gather, readers
 from virtqual.references import load_references, project_references
-from virtqual.runs import Answer, Result, Run
+from virtqual.runs import Answer, Result
 from virtqual.session.judge import policy
 from virtqual.session.pairing import series_of
-from virtqual.session.session import Session
 from virtqual.session.store import load
 
 EMPTY = readers.read(gather.NodeFiles({}, {}))
 NODE = EMPTY.model_copy(update={"cpu": EMPTY.cpu.model_copy(update={"model": "Xeon"})})
 
 
-def run(pair, side, start, value):
-    return Run(
-        check="Lammps %problem=lj",
-        pair=pair,
-        side=side,
-        start=start,
-        end=start + 5,
-        clock="scheduler",
-        job="1",
-        nodes=("n1",),
-        results=(Result.scalar("lammps_loop_time", "lj", value),),
-        identity={"n1": NODE},
-        seconds=5.0,
-        stack="registry",
-        stack_hash="abc",
-        reference="none",
-    )
+CHECK = {"check": "Lammps %problem=lj", "identity": {"n1": NODE}, "stack": "registry", "stack_hash": "abc"}
+
+
+def results(side, pair):
+    return (Result.scalar("lammps_loop_time", "lj", (2.0 if side == "native" else 3.0) + 0.01 * pair),)
 
 
 @pytest.fixture
@@ -44,20 +31,12 @@ def place(tmp_path, monkeypatch):
     references.mkdir(parents=True)
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("VIRTQUAL_SITE", str(tmp_path / "site"))
-    for number in (1, 2):
-        runs, clock = [], 0.0
-        for pair in range(4):
-            for side in ("native", "virtual") if pair % 2 == 0 else ("virtual", "native"):
-                runs.append(run(pair, side, clock, (2.0 if side == "native" else 3.0) + 0.01 * pair))
-                clock += 10
-        session = Session(
-            session=f"s{number}",
-            created=f"2026-01-0{number}T00:00:00+00:00",
-            system="site",
-            hypervisor_class="kvm",
-            identity={"native": {}, "virtual": {"hypervisor": {"build": "9.2"}}},
-            stack={"name": "test", "hash": "0", "programs": []},
-            runs=runs,
+    for day in (1, 2):
+        session = session_of(
+            alternating(results, **CHECK),
+            name=f"s{day}",
+            created=f"2026-01-0{day}T00:00:00+00:00",
+            identity={"virtual": {"hypervisor": {"build": "9.2"}}},
         )
         keep(session, tmp_path / "state" / "sessions")
     return references
@@ -88,13 +67,11 @@ def site_metric(place):
 def test_a_time_of_a_metric_that_only_the_site_has_cannot_exceed_its_run(site_metric, tmp_path):
     """A run of 5 s whose program says that it took 30 s is refused, whichever catalogue has the metric."""
     sessions = tmp_path / "state/sessions"
-    runs = [
-        run(pair, side, 10.0 * (2 * pair + (side == "virtual")), seconds).model_copy(
-            update={"results": (Result.scalar("site_time", "x", seconds + 0.01 * pair),)}
-        )
-        for pair in range(4)
-        for side, seconds in (("native", 30.0), ("virtual", 3.0))
-    ]
+
+    def results(side, pair):
+        return (Result.scalar("site_time", "x", (30.0 if side == "native" else 3.0) + 0.01 * pair),)
+
+    runs = alternating(results, **CHECK)
     keep(load(sessions / "s1").model_copy(update={"session": "s3", "runs": runs}), sessions)
     result = CliRunner().invoke(app, ["propose", "s3"])
     assert "site_time@x: 0 native runs" in result.output
@@ -178,7 +155,7 @@ def test_a_survey_of_hosts_is_proposed_and_judging_reads_it(place, surveyed):
     assert "1 files proposed" not in shown.output
     assert sorted(path.name for path in (place / "systems" / "site").iterdir()) == ["hosts.yaml"]
     references = load_references(REFERENCES, place)
-    series = series_of([run(0, "native", 0.0, 2.0)], references)["lammps_loop_time@lj"]
+    series = series_of(alternating(results, 1, **CHECK), references)["lammps_loop_time@lj"]
     assert 0.005 < references.host_bound(series, "site", ["n1"], ["n2"]) < 0.05
 
 

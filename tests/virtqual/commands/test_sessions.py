@@ -6,7 +6,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from made_runs import keep, made_run, session_of
+from made_runs import alternating, keep, session_of
 from virtqual import cli, paths
 from virtqual.qualify.concluding import conclude_session
 from virtqual.report.comparison import compare, differing
@@ -23,15 +23,12 @@ def run(*command):
 
 
 def runs(native, virtual, pairs=4):
-    made, clock = [], 0.0
-    for pair in range(pairs):
-        for side in ("native", "virtual") if pair % 2 == 0 else ("virtual", "native"):
-            # No run gives the last digit of another.
-            value = (native if side == "native" else virtual) * (1 + 1e-6 * pair)
-            result = Result.scalar("memory_triad", "2 threads", value)
-            made.append(made_run(side, pair, results=(result,), start=clock, end=clock + 5, job=str(clock)))
-            clock += 10
-    return made
+    def results(side, pair):
+        # No run gives the last digit of another.
+        value = (native if side == "native" else virtual) * (1 + 1e-6 * pair)
+        return (Result.scalar("memory_triad", "2 threads", value),)
+
+    return alternating(results, pairs)
 
 
 def session(name, measured, **more):

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from made_runs import session_of
 from virtqual.harness import repetitions
 from virtqual.harness.repetitions import MAX_STARTS, StartTime, choose_aim, count_for_clock, count_starts
 from virtqual.runs import Answer, Result
-from virtqual.session.session import Session
 
 HOUR_S = 3600
 
@@ -105,15 +105,7 @@ def test_the_sizes_of_a_curve_share_their_clock():
 
 def session(stack, starts, earlier):
     """Return a session whose runs started their programs so often, with the numbers of an earlier one."""
-    head = Session(
-        session="s",
-        created="2026-01-01T00:00:00+00:00",
-        system="x",
-        hypervisor_class="kvm",
-        identity={"native": {}, "virtual": {}},
-        stack={"name": stack, "hash": "0", "programs": []},
-        repetitions=earlier,
-    )
+    head = session_of([], stack={"name": stack}, repetitions=earlier)
     runs = [SimpleNamespace(check=check, repetitions=count, answers=()) for check, count in starts.items()]
     return head.model_copy(update={"runs": runs})
 

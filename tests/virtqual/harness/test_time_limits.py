@@ -2,9 +2,8 @@
 
 import pytest
 
-from made_runs import keep, made_run, session_of
+from made_runs import keep, made_failure, made_run, session_of
 from virtqual.harness import limits
-from virtqual.session.session import Failure
 
 
 @pytest.fixture
@@ -43,15 +42,6 @@ def test_runs_of_another_case_system_or_stack_do_not_count(sessions):
 
 
 def test_a_case_that_has_reached_its_limit_is_given_all_that_the_site_allows(sessions):
-    failure = Failure(
-        check="case",
-        case="c",
-        pair=1,
-        side="virtual",
-        partition="vm",
-        kind="failed",
-        reason="job 7 ended as TIMEOUT",
-        state="TIMEOUT",
-    )
+    failure = made_failure(kind="failed", state="TIMEOUT")
     keep(session("20260101", 0.3, failures=[failure]), sessions)
     assert limit() == 7200

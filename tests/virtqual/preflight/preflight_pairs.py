@@ -8,6 +8,7 @@ noted by ``node.sh`` around a run on one of two CPUs while another program kept 
 import re
 from pathlib import Path
 
+from made_runs import made_run
 from virtqual.identity import Identity, Load, gather, readers
 from virtqual.identity.load import between
 from virtqual.runs import Result, Run
@@ -44,20 +45,16 @@ def quiet() -> Load:
 
 
 def run(side: str, pair: int, identity: Identity, load: Load | None) -> Run:
-    return Run(
+    return made_run(
+        side,
+        pair,
         check="lammps %problem=lj",
-        pair=pair,
-        side=side,
         start=100.0 * pair + (50 if side == "virtual" else 0),
         end=100.0 * pair + (90 if side == "virtual" else 40),
-        clock="slurmctld",
         job=f"{pair}{side}",
         nodes=(str(identity.node),),
         results=(Result.scalar("lammps_loop_time", "lj", 2.0),),
         identity={str(identity.node): identity},
         load=load,
         seconds=2.0,
-        stack="fake",
-        stack_hash="0",
-        reference="none",
     )

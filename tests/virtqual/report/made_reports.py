@@ -1,22 +1,9 @@
 """Sessions of alternating runs with stated results, for reports."""
 
-from made_runs import made_run, session_of
-from virtqual.runs import Declared, Result
+from made_runs import DECLARED, alternating, session_of
+from virtqual.runs import Result
 from virtqual.session.conclusion import conclude
 from virtqual.session.judge import judge
-
-DECLARED = Declared(unit="s", better="lower", budget=1.05, margin=0.1)
-
-
-def make_runs(results, pairs=4):
-    """Return runs of alternating sides; `results` gives a run's by side and number of the pair."""
-    order = [
-        (n, side) for n in range(pairs) for side in (("native", "virtual"), ("virtual", "native"))[n % 2]
-    ]
-    return [
-        made_run(side, n, job=str(i), start=10.0 * i, end=10.0 * i + 5, seconds=4.5, results=results(side, n))
-        for i, (n, side) in enumerate(order)
-    ]
 
 
 def slow_by(times, setting="y"):
@@ -31,14 +18,14 @@ def slow_by(times, setting="y"):
 
 def make_session(results, pairs=4, **more):
     """Return a concluded session."""
-    session = session_of(make_runs(results, pairs), created="2026-01-01T00:00:00+00:00", **more)
+    session = session_of(alternating(results, pairs), **more)
     conclude(session, judge(session))
     return session
 
 
 def make_broken_session(runs=()):
     """Return a session that ended without an answer."""
-    session = session_of(list(runs), created="2026-01-01T00:00:00+00:00")
+    session = session_of(list(runs))
     conclude(session, judge(session), broken=["no node answered"])
     return session
 

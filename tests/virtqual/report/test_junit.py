@@ -4,23 +4,16 @@ import json
 from xml.etree import ElementTree
 
 import pytest
-from made_reports import make_runs, slow_by
+from made_reports import slow_by
 
-from made_runs import keep, session_of
+from made_runs import alternating, keep, made_failure, session_of
 from virtqual.qualify import concluding
 from virtqual.report import junit
 from virtqual.session.log import Failed, Log
-from virtqual.session.session import Failure
 
 
 def runs(times, pairs=18):
-    return make_runs(slow_by(times), pairs)
-
-
-def failure(kind):
-    return Failure(
-        check="case", case="case %sample=0V", pair=0, side="virtual", partition="p", kind=kind, reason="r"
-    )
+    return alternating(slow_by(times), pairs)
 
 
 # Outcome, how it comes about, exit code, what JUnit counts: tests, failures, errors, skipped.
@@ -28,12 +21,12 @@ CASES = {
     "WITHIN": ({"runs": runs(1.0)}, {}, 0, (1, 0, 0, 0)),
     "OVER": ({"runs": runs(1.5)}, {}, 1, (1, 1, 0, 0)),
     "UNDECIDED": ({"runs": runs(1.2, 2)}, {}, 3, (1, 1, 0, 0)),
-    "INVALID": ({"runs": runs(1.0), "failures": [failure("refused")]}, {}, 4, (1, 0, 1, 0)),
+    "INVALID": ({"runs": runs(1.0), "failures": [made_failure()]}, {}, 4, (1, 0, 1, 0)),
     "BASELINE": ({"runs": runs(1.0), "hypervisor_class": "emulated"}, {}, 0, (1, 0, 0, 1)),
-    "BROKEN": ({"runs": runs(1.0), "failures": [failure("infrastructure")]}, {}, 5, (2, 0, 2, 0)),
+    "BROKEN": ({"runs": runs(1.0), "failures": [made_failure(kind="infrastructure")]}, {}, 5, (2, 0, 2, 0)),
     "INTERRUPTED": ({"runs": runs(1.0, 4)}, {"interrupted": True}, 130, None),
     "nothing measured": ({"runs": []}, {}, 5, (1, 0, 1, 0)),
-    "all refused": ({"runs": [], "failures": [failure("refused")]}, {}, 4, (1, 0, 1, 0)),
+    "all refused": ({"runs": [], "failures": [made_failure()]}, {}, 4, (1, 0, 1, 0)),
 }
 
 
@@ -63,7 +56,7 @@ def test_they_agree(tmp_path, name):
 def test_hostile_text_stays_text(tmp_path):
     bad = "]]><x a='\x1b\x00'>\ud800"
     log = Log(keep(session_of([], "kvm"), tmp_path))
-    log.append(Failed(failure=failure("refused").model_copy(update={"reason": bad[:-1], "check": "<b>&"})))
+    log.append(Failed(failure=made_failure(reason=bad[:-1], check="<b>&")))
     concluding.conclude_session(log, None)
     (case,) = ElementTree.parse(log.directory / junit.FILE).getroot()
     assert case.get("classname") == "<b>&"

@@ -9,11 +9,11 @@ from markdown_it import MarkdownIt
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
+from made_runs import made_failure
 from virtqual import cli
 from virtqual.commands import report
 from virtqual.report import machines
 from virtqual.runs import Result
-from virtqual.session.session import Failure
 
 
 def test_every_sample_is_a_row_that_judge_reads(tmp_path):
@@ -42,11 +42,7 @@ def test_a_check_that_was_refused_gives_no_good_samples(tmp_path):
     """A job that Slurm ended leaves nothing of its check that may be judged, by this session or by others."""
     session = session_slow_by(1.0, pairs=12)
     check = session.runs[0].check
-    session.failures.append(
-        Failure(
-            check=check, case=check, side="native", pair=11, partition="bare", kind="failed", reason="TIMEOUT"
-        )
-    )
+    session.failures.append(made_failure(check=check, side="native", pair=11, kind="failed"))
     rows = list(csv.DictReader(io.StringIO(machines.csv_of(session))))
     assert rows
     assert {row["value"] for row in rows} == {"nan"}

@@ -8,11 +8,11 @@ from html.parser import HTMLParser
 import pytest
 from made_reports import DECLARED, make_broken_session, make_session, session_slow_by
 
-from made_runs import made_run
+from made_runs import made_failure, made_run
 from virtqual.identity import Host, gather, readers
 from virtqual.report import page
 from virtqual.runs import Result
-from virtqual.session.session import Failure, Request
+from virtqual.session.session import Request
 
 #: What may come from outside, and what is wrong with it.
 HOSTILE = {
@@ -91,9 +91,7 @@ def test_what_comes_from_outside_stays_text(text):
     def results(side, number):
         return (Result.scalar("x", text, 1.5 if side == "virtual" else 1.0, declared=DECLARED),)
 
-    failure = Failure(
-        check=text, case=text, pair=0, side="native", partition=text, kind="failed", reason=text
-    )
+    failure = made_failure(check=text, case=text, partition=text, kind="failed", reason=text)
     identity = {"virtual": {"hypervisor": {"vendor": text, "build": text, "details": {text: text}}}}
     session = make_session(results, pairs=8, failures=[failure], label=text, identity=identity)
     # No log with such a name is read.

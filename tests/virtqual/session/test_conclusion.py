@@ -1,25 +1,16 @@
 """What a session says at its end."""
 
-from datetime import date
-
 import pytest
-from made_series import CHANGE, FIVE, PRIOR, judge_session
+from made_series import CHANGE, FIVE, KVM, PRIOR, TODAY, judge_session, waiver
 
-from made_runs import made_run, session_of
+from made_runs import made_failure, made_run, session_of
 from virtqual.preflight.admit import Admitted
 from virtqual.references import CheckSet, RequiredCheck
 from virtqual.runs import Result
 from virtqual.session.conclusion import conclude
 from virtqual.session.judge import Judged
-from virtqual.session.session import Failure
 from virtqual.verdict import Case
-from virtqual.verdict.budget import HypervisorClass
-from virtqual.verdict.waiver import Waiver
 
-KVM = HypervisorClass(
-    name="kvm", gate="overhead", qualifies=True, description="KVM", reason="a reason", accelerators=("kvm",)
-)
-DAY = date(2026, 6, 1)
 RUNS = [
     made_run("native", 0, check=check, results=(Result.scalar(metric, "here", 1.0),))
     for check, metric in (("hpl %size=1", "hpl"), ("dgemm", "dgemm"))
@@ -44,7 +35,7 @@ def concluded(metrics, make):
         cases = [Case(lost, FIVE, PRIOR), Case(make(metrics["dgemm"], [0.0] * 8), FIVE, PRIOR)]
         if against:
             cases.append(Case(lost, CHANGE, PRIOR, baseline=make(metrics["hpl"], [0.0] * 8)))
-        verdict = judge_session(cases, hypervisor_class=KVM, waivers=waivers, build="9", today=DAY)
+        verdict = judge_session(cases, hypervisor_class=KVM, waivers=waivers, build="9", today=TODAY)
         identity = {"native": {}, "virtual": {"hypervisor": {"vendor": "QEMU", "build": "9"}}}
         for side, has in features.items():
             identity[side]["features"] = has
@@ -55,21 +46,7 @@ def concluded(metrics, make):
     return conclude_session
 
 
-def waiver(gate, up_to=0.5):
-    return Waiver(
-        metric="hpl",
-        setting=None,
-        gate=gate,
-        up_to=up_to,
-        hypervisor_class="kvm",
-        build="9",
-        owner="ops",
-        reason="known",
-        expires=DAY,
-    )
-
-
-OVERHEAD = waiver("overhead")
+OVERHEAD = waiver()
 OVER = "over the overhead budget on 1 of 2 metrics."
 WORSE = "over the allowed change since session e on 1 of 2 metrics."
 WITHIN = "within the overhead budget, except 1 of 2 metrics accepted by waiver."
@@ -83,9 +60,9 @@ AS_BEFORE = (
     ("waivers", "against", "conclusion", "qualified"),
     [
         ([OVERHEAD], None, WITHIN, "yes (1 accepted by waiver)"),
-        ([waiver("overhead", 0.92)], None, OVER, "no (over)"),
+        ([waiver(up_to=0.92)], None, OVER, "no (over)"),
         ([OVERHEAD], "e", WORSE, "no (over)"),
-        ([OVERHEAD, waiver("change")], "e", AS_BEFORE, "yes (2 accepted by waiver)"),
+        ([OVERHEAD, waiver(gate="change")], "e", AS_BEFORE, "yes (2 accepted by waiver)"),
     ],
     ids=["accepted", "accepts less", "not the change", "both"],
 )
@@ -165,9 +142,8 @@ def test_a_refusal_has_its_first_reason_since_it_is_also_sent_by_mail(refused, s
 
 
 def test_a_session_counts_if_something_was_run_or_preflight_refused_it():
-    failure = {"check": "lj", "case": "lj", "pair": 0, "side": "native", "partition": "p", "reason": "r"}
-    submitted = Failure(**failure, job="7", kind="failed")
-    refused_by_slurm = Failure(**failure, kind="infrastructure")
+    submitted = made_failure(job="7", kind="failed")
+    refused_by_slurm = made_failure(kind="infrastructure")
     session = session_of([])
     assert session.is_empty
     assert session.model_copy(update={"failures": [refused_by_slurm]}).is_empty

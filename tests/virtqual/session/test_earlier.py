@@ -4,14 +4,14 @@ from unittest.mock import Mock
 
 import pytest
 
-from made_runs import keep, made_run, session_of
+from made_runs import alternating, keep, made_failure, session_of
 from virtqual.errors import RefusedError, UsageError
 from virtqual.qualify import opening
 from virtqual.runs import Answer, Result
 from virtqual.session import store
 from virtqual.session.judge import judge
 from virtqual.session.log import DOCUMENT, LOG
-from virtqual.session.session import Failure, Request
+from virtqual.session.session import Request
 from virtqual.session.summary import find_for
 from virtqual.verdict import Outcome
 from virtqual.verdict.rule import MIN_PAIRS_TO_QUALIFY
@@ -19,20 +19,16 @@ from virtqual.verdict.rule import MIN_PAIRS_TO_QUALIFY
 
 def runs(pairs=4, energy=-5.0, metric="lammps_loop_time", **more):
     """Runs of one check without any overhead, in alternating order; `energy` is what the VM computes."""
-    sides = ("native", "virtual"), ("virtual", "native")
-    order = [(n, side) for n in range(pairs) for side in sides[n % 2]]
+
+    def results(side, pair):
+        return (Result.scalar(metric, "lj", 4.0 + 0.001 * pair),)
+
+    answers = {
+        side: (Answer(name="energy", value=value, tolerance=1e-6),)
+        for side, value in (("native", -5.0), ("virtual", energy))
+    }
     return [
-        made_run(
-            side,
-            n,
-            start=10.0 * i,
-            end=10.0 * i + 5,
-            seconds=4.5,
-            results=(Result.scalar(metric, "lj", 4.0 + 0.001 * n),),
-            answers=(Answer(name="energy", value=energy if side == "virtual" else -5.0, tolerance=1e-6),),
-            **more,
-        )
-        for i, (n, side) in enumerate(order)
+        run.model_copy(update={"answers": answers[run.side]}) for run in alternating(results, pairs, **more)
     ]
 
 
@@ -174,17 +170,7 @@ def test_a_session_of_another_version_is_refused_and_left_aside(sessions):
         (
             {
                 "runs": runs(),
-                "failures": [
-                    Failure(
-                        check="case",
-                        case="case %sample=3N",
-                        pair=3,
-                        side="native",
-                        partition="metal",
-                        kind="reference",
-                        reason="slow",
-                    )
-                ],
+                "failures": [made_failure(side="native", kind="reference", reason="slow")],
             },
             "earlier session: native misses its absolute reference (slow)",
         ),

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from made_runs import made_run, session_of
+from made_runs import made_failure, made_run, session_of
 from virtqual.runs import Result
 from virtqual.session import judge
-from virtqual.session.session import Basis, Failure, Loss, Resumption, Round
+from virtqual.session.session import Basis, Loss, Resumption, Round
 
 
 def cut_session(node_lost, lost=()):
@@ -61,17 +61,7 @@ def test_pairs_that_were_cut_off_count_only_if_a_node_was_lost(node_lost, lost, 
 
 
 def _failed(state):
-    reason = f"job 4 ended as {state}"
-    return Failure(
-        check="case",
-        case="case",
-        pair=8,
-        side="virtual",
-        partition="vm",
-        kind="infrastructure",
-        reason=reason,
-        state=state,
-    )
+    return made_failure(kind="infrastructure", state=state)
 
 
 @pytest.mark.parametrize(

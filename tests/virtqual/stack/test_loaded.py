@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import virtqual.job
+from made_runs import made_run
 from virtqual.job import seen_says
 from virtqual.preflight.software import other_software
-from virtqual.runs import Run
 from virtqual.stack import loaded
 from virtqual.stack.loaded import SoftwareDifference
 
@@ -230,11 +230,7 @@ def test_an_incomplete_record_is_refused(cut):
 
 
 def run(side, *software):
-    return Run(
-        check="lammps", pair=0, side=side, start=0, end=1, clock="scheduler", job="1", nodes=("n1",),
-        results=(), software=software, seconds=1, stack="spack", stack_hash="0",
-        reference="none",
-    )  # fmt: skip
+    return made_run(side, 0, check="lammps", software=software)
 
 
 def test_processors_are_left_to_preflight(see):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_series import CHANGE, FIVE, PRIOR, at, judge_session, samples_of
+from made_series import CHANGE, FIVE, KVM, PRIOR, at, judge_session, samples_of
 from rich.console import Console
 
 from made_runs import session_of as made_session
@@ -15,13 +15,9 @@ from virtqual.report.terminal import Terminal
 from virtqual.session.conclusion import conclude
 from virtqual.session.judge import Judged
 from virtqual.verdict import Case, Outcome
-from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.outliers import HostLogs, Outlier, find_outliers
 from virtqual.verdict.pairs import pair_up
 
-KVM = HypervisorClass(
-    name="kvm", gate="overhead", qualifies=True, description="KVM", reason="a reason", accelerators=("kvm",)
-)
 METRICS = ("triad", "latency", "loop")
 
 

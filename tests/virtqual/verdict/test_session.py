@@ -5,18 +5,25 @@ from datetime import date
 
 import numpy as np
 import pytest
-from made_series import CHANGE, FIVE, PRIOR, at, counts, judge_session, samples_of, stated, steady
+from made_series import (
+    CHANGE,
+    FIVE,
+    KVM,
+    PRIOR,
+    TODAY,
+    at,
+    counts,
+    judge_session,
+    samples_of,
+    stated,
+    steady,
+    waiver,
+)
 
 from virtqual.verdict import Case, Need, Outcome, judge_sessions
-from virtqual.verdict.budget import Budget, HypervisorClass
+from virtqual.verdict.budget import Budget
 from virtqual.verdict.pairs import Sample, pair_up
 from virtqual.verdict.slow_runs import count_events, slow_runs_of
-from virtqual.verdict.waiver import Waiver
-
-KVM = HypervisorClass(
-    name="kvm", gate="overhead", qualifies=True, description="KVM", reason="a reason", accelerators=("kvm",)
-)
-TODAY = date(2026, 6, 1)
 
 
 def verdict_on(session, series):
@@ -33,14 +40,9 @@ def case(metrics, make):
     return build
 
 
-def waiver(**change):
-    fields = {"metric": "hpl", "gate": "overhead", "up_to": 0.5, "hypervisor_class": "kvm", "build": "b1"}
-    return Waiver(**{**fields, "owner": "ops", "reason": "known", "expires": TODAY, **change})
-
-
 def waive(case, *waivers):
     """Judge a case that loses 1 - exp(-0.5) = 39 %."""
-    return judge_session([case(0.5, 8)], hypervisor_class=KVM, waivers=waivers, build="b1", today=TODAY)
+    return judge_session([case(0.5, 8)], hypervisor_class=KVM, waivers=waivers, build="9", today=TODAY)
 
 
 # -- what is still to be run ---------------------------------------------------------------------------
@@ -486,7 +488,7 @@ def test_of_a_curve_the_worst_range_must_be_accepted(metrics, make):
         [Case(made, FIVE, PRIOR)],
         hypervisor_class=KVM,
         waivers=[waiver(metric="mpi_latency", up_to=1.3)],
-        build="b1",
+        build="9",
         today=TODAY,
     ).verdicts
     assert verdict.judged.ratio < 1.3
@@ -494,7 +496,7 @@ def test_of_a_curve_the_worst_range_must_be_accepted(metrics, make):
 
 
 def test_waivers_of_the_class_and_build_are_shown_even_where_they_are_not_needed(case):
-    session = judge_session([case(0.0, 4)], hypervisor_class=KVM, waivers=[waiver()], build="b1", today=TODAY)
+    session = judge_session([case(0.0, 4)], hypervisor_class=KVM, waivers=[waiver()], build="9", today=TODAY)
     assert session.waivers == (waiver(),)
     assert session.verdicts[0].waiver is None
     assert judge_session([case(0.5, 8)], waivers=[waiver()], today=TODAY).waivers == ()
