@@ -35,16 +35,14 @@ BATCH_ONLY_OPTIONS = ("--job-name", "--output", "--error")
 
 
 @contextmanager
-def hold_allocation(name: str, alive: Path) -> Iterator[dict[str, str]]:
+def hold_allocation(name: str, lock: Path) -> Iterator[dict[str, str]]:
     """Hold an allocation of both sides, and yield the variables that tell ReFrame of it.
 
-    It lasts until it is cancelled: the file `alive`, which would limit it, is never written.
+    It lasts until it is cancelled: the file `lock`, which would limit it, is never written.
     """
     system = load_system(name)
     partitions = [system.partition(side) for side in SIDES]
-    job = slurm.allocate(
-        [(partition, partition.extras.nodes) for partition in partitions], "benchmark", alive
-    )
+    job = slurm.allocate([(partition, partition.extras.nodes) for partition in partitions], "benchmark", lock)
     try:
         jobs = slurm.list_components(job)
         while slurm.list_waiting_jobs(jobs):
@@ -149,7 +147,7 @@ def main() -> None:
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as work,
-        hold_allocation(options.system, Path(work) / "alive") if options.held else nullcontext({}) as env,
+        hold_allocation(options.system, Path(work) / "lock") if options.held else nullcontext({}) as env,
     ):
         print("running the suite ...", flush=True)
         cases = run_reframe(options.system, options.name, options.pairs, Path(work), env)

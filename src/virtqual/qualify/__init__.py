@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from virtqual.errors import InfrastructureError, VirtqualError
 from virtqual.qualify import opening, plan
-from virtqual.qualify.allocations import give_signs_of_life, hold_allocation, release_allocation
+from virtqual.qualify.allocations import hold_allocation, release_allocation
 from virtqual.qualify.between import recreate_vms, set_lost_nodes_aside
 from virtqual.qualify.concluding import conclude_failed, conclude_session, remove_if_empty
 from virtqual.qualify.opening import check, prepare, probe_nodes
@@ -52,7 +52,6 @@ def _run(job: Qualification) -> Session:
 def _measure(job: Qualification) -> Session:
     """Run the session's rounds, and return the session with its conclusion."""
     interrupted = False
-    end_signs_of_life = give_signs_of_life(job)
     thread = job.watch.follow()
     try:
         hold_allocation(job)
@@ -69,7 +68,6 @@ def _measure(job: Qualification) -> Session:
         with _signals_ignored():
             job.watch.end()
             _cancel_jobs(job)
-            end_signs_of_life()
             thread.join()
     with _signals_ignored():
         lost = job.watch.lost if job.watch.stop.is_set() or job.broken else {}

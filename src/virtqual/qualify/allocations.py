@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 
+from virtqual import paths
 from virtqual.errors import UsageError
-from virtqual.files.records import write_file
 from virtqual.files.wording import pluralize
 from virtqual.qualify.state import Qualification
+from virtqual.session.lock import find_lock
 from virtqual.session.log import Released, Submitted
 from virtqual.site import slurm
 from virtqual.site.hosts import are_separate, find_hosts
@@ -27,33 +26,6 @@ OWN_QUEUE_INTERVAL_S = 0.5
 QUEUE_INTERVAL_S = 4.0
 #: Time between two attempts to reach a controller that does not answer.
 RETRY_INTERVAL_S = 5.0
-#: A file that is written every minute while the session lives: without it allocations end by themselves.
-ALIVE_FILE = "alive"
-
-
-def give_signs_of_life(job: Qualification) -> Callable[[], None]:
-    """Write a sign of life for the session's allocation every minute, until the returned function is called.
-
-    See `virtqual.site.slurm.ABANDONED_MINUTES`.
-    """
-    file, ended = job.log.directory / ALIVE_FILE, threading.Event()
-
-    def live() -> None:
-        while True:
-            # A full disk ends no session; an allocation waits for many signs.
-            with suppress(OSError):
-                write_file(f"{time.time():.0f}\n", file)
-            if ended.wait(60):
-                return
-
-    def end() -> None:
-        ended.set()
-        thread.join()
-        file.unlink(missing_ok=True)
-
-    thread = threading.Thread(target=live, daemon=True)
-    thread.start()
-    return end
 
 
 def hold_allocation(job: Qualification) -> None:
@@ -90,7 +62,7 @@ def _request(job: Qualification) -> None:
     partitions = [job.system.partition(side) for side in SIDES]
     # If the session goes on without nodes that do not work, they are left out.
     nodes = [(job.system.partition(side), job.watch.working(side)) for side in SIDES]
-    number = slurm.allocate(nodes, f"virtqual-{job.head.session}", job.log.directory / ALIVE_FILE)
+    number = slurm.allocate(nodes, job.head.session, find_lock(paths.state(), job.system.name))
     # Until it is released, a later process finds it in the log, and cancels it.
     names = " and ".join(partition.name for partition in partitions)
     job.log.append(Submitted(job=number, case=f"allocation of {names}", submitted=time.time(), held=True))

@@ -31,13 +31,13 @@ _QUESTION_TIMEOUT_S = 20
 _SUBMISSION_TOLERANCE_S = 300
 #: An allocation ends after so long without a sign of life.
 ABANDONED_MINUTES = 20
-#: The script of an allocation's job. A session changes the content of a file every minute. The job ends if
-#: the content stays the same, because the session's machine was booted or Slurm's answer did not reach it.
+#: The script of an allocation's job. A session touches the lock of its system, which names it, every minute.
+#: The job ends if it does not, because its machine was booted or Slurm's answer did not reach it.
 _ALLOCATION_SCRIPT = """file={file} quiet=0
 [ -e "$file" ] || exec sleep infinity
 while [ $quiet -lt {minutes} ]; do
     sleep {seconds}
-    now=$(cat "$file" 2> /dev/null)
+    now=$(grep -qsF {session} "$file" && stat -c %Y "$file")
     if [ "$now" = "$before" ]; then quiet=$((quiet + 1)); else quiet=0; fi
     before=$now
 done
@@ -190,19 +190,21 @@ def check_scheduler() -> None:
         )
 
 
-def allocate(partitions: Sequence[tuple[Partition, int]], name: str, alive: Path) -> str:
+def allocate(partitions: Sequence[tuple[Partition, int]], session: str, lock: Path) -> str:
     """Ask for so many nodes of each partition at once for a whole session, and return the job's id.
 
-    It is a heterogeneous job with a component for each partition: all begin together. The content of the
-    file `alive` changes as long as the session lives; see `ABANDONED_MINUTES`.
+    It is a heterogeneous job with a component for each partition: all begin together. The file `lock` names
+    the session and is touched as long as the session lives; see `ABANDONED_MINUTES`.
 
     Raises
     ------
     InfrastructureError
         Slurm refused the job.
     """
-    script = _ALLOCATION_SCRIPT.format(file=shlex.quote(str(alive)), minutes=ABANDONED_MINUTES, seconds=60)
-    command = ["sbatch", "--parsable", f"--job-name={name}", f"--wrap={script}"]
+    script = _ALLOCATION_SCRIPT.format(
+        file=shlex.quote(str(lock)), session=session, minutes=ABANDONED_MINUTES, seconds=60
+    )
+    command = ["sbatch", "--parsable", f"--job-name=virtqual-{session}", f"--wrap={script}"]
     for number, (partition, nodes) in enumerate(partitions):
         command += [
             *([":"] if number else []),

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from virtqual.errors import InfrastructureError
+from virtqual.session.lock import name_holder
 from virtqual.site import slurm
 
 NUMBER = 1_700_000_000.0
@@ -66,7 +67,7 @@ def test_the_hour_that_comes_twice_is_two_hours(commands):
 def test_the_number_of_an_allocation(commands, said):
     commands("sbatch", said)
     sides = [(partition(session=[f"--partition={name}"]), 2) for name in ("bare", "vm")]
-    assert slurm.allocate(sides, "virtqual-s", Path("alive")) == "12"
+    assert slurm.allocate(sides, "s", Path("lock")) == "12"
     common = "--nodes=2 --exclusive --mem=0 --no-kill --no-requeue --output=/dev/null --error=/dev/null"
     assert f" --partition=bare {common} : --partition=vm {common}\n" in commands.asked()
 
@@ -89,25 +90,50 @@ def test_the_nodes_of_a_component_are_not_those_of_the_whole_job(commands):
 def test_an_allocation_without_a_number_is_none(commands):
     commands("sbatch", "job 12 was submitted")
     with pytest.raises(InfrastructureError, match="printed no number of a job: 'job 12 was submitted'"):
-        slurm.allocate([(partition(), 2)], "virtqual-s", Path("alive"))
+        slurm.allocate([(partition(), 2)], "s", Path("lock"))
 
 
-def test_an_allocation_ends_by_itself_when_nobody_gives_a_sign_of_life(tmp_path):
-    alive = tmp_path / "it's alive"
-    script = slurm._ALLOCATION_SCRIPT.format(file=shlex.quote(str(alive)), minutes=3, seconds=0.2)
-    alive.write_text("0\n")
-    with subprocess.Popen(["sh", "-c", script]) as job:
+@pytest.fixture
+def allocation_script(tmp_path):
+    """Return the lock of a system, and the script of an allocation that looks at it every 0.2 s."""
+    lock = tmp_path / "system's lock"
+    values = {"file": shlex.quote(str(lock)), "session": "20260101-000000-a", "minutes": 3, "seconds": 0.2}
+    return lock, ["sh", "-c", slurm._ALLOCATION_SCRIPT.format(**values)]
+
+
+@pytest.mark.parametrize("next_holder", [None, "session 20260101-000001-a", ""])
+def test_an_allocation_ends_by_itself_if_its_session_does_not_touch_the_lock(allocation_script, next_holder):
+    lock, script = allocation_script
+    name_holder_of(lock, "session 20260101-000000-a")
+    with subprocess.Popen(script) as job:
         for number in range(10):
-            alive.write_text(f"{number}\n")
+            os.utime(lock, (number, number))
             time.sleep(0.2)
             assert job.poll() is None
-        assert job.wait(30) == 0
-    # Where the file is not to be seen, Slurm's limit of time ends it.
-    alive.unlink()
-    with subprocess.Popen(["sh", "-c", script]) as job:
+        # The session was killed, or has ended; another one may hold the lock.
+        if next_holder is not None:
+            name_holder_of(lock, next_holder)
+        end = time.monotonic() + 30
+        while job.poll() is None and time.monotonic() < end:
+            if next_holder is not None:
+                os.utime(lock, (number := number + 1, number))
+            time.sleep(0.2)
+        code = job.poll()
+        job.kill()
+    assert code == 0
+
+
+def test_an_allocation_whose_nodes_do_not_see_the_lock_ends_by_its_limit_of_time(allocation_script):
+    with subprocess.Popen(allocation_script[1]) as job:
         time.sleep(1.5)
         assert job.poll() is None
         job.kill()
+
+
+def name_holder_of(lock, who):
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT)
+    name_holder(descriptor, who)
+    os.close(descriptor)
 
 
 def test_steps_that_are_left_are_ended_and_slurms_own_are_not(commands):
