@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import re
 import tarfile
 import threading
 from functools import partial
@@ -165,20 +166,20 @@ def test_another_checksum_is_refused_and_nothing_is_kept(place):
         fetched.verify(place.declare(sha256="0" * 64))
 
 
-def test_an_unknown_checksum_is_trusted_on_request_only_and_recorded(place):
+def test_an_input_without_a_checksum_is_refused_with_the_line_to_add(place):
     case = place.declare(sha256="")
     done = place.run("fetch", "case")
     assert done.exit_code == RefusedError.exit_code
     assert fetched.explain_missing(case)
-    assert place.run("fetch", "--record").exit_code == 2
-    assert place.run("fetch", "case", "--record").exit_code == 0
-    declarations.load_all.cache_clear()
-    recorded = declarations.find_input("case")
-    assert recorded.sha256 == fetched.verify(recorded).sha256
-    # From now on another file is refused, asked or not.
+    file = place.directory / "case.yaml"
+    assert f"{file}, line 3, states no checksum" in done.output
+    line = re.search(r"add there: (sha256: \w+)", done.output)[1]
+    file.write_text(f"{file.read_text()}  {line}\n")
+    assert place.run("fetch", "case").exit_code == 0
+    # From now on another file is refused.
     (place.web / "case.tar.gz").write_bytes(archive({"case/a.dat": b"other"}))
-    assert place.run("fetch", "case", "--record").exit_code == RefusedError.exit_code
-    assert fetched.verify(recorded).file("a.dat").read_bytes() == MEMBERS["case/a.dat"]
+    assert place.run("fetch", "case").exit_code == RefusedError.exit_code
+    assert fetched.verify(declarations.find_input("case")).file("a.dat").read_bytes() == MEMBERS["case/a.dat"]
 
 
 @pytest.mark.parametrize("name", ["short.tar.gz", "nothing.tar.gz"])
@@ -214,18 +215,12 @@ def test_a_file_brought_by_hand_is_verified_too(place, tmp_path):
 
 
 def test_mistakes_in_the_data_name_file_line_and_key(place):
-    case = place.declare()
-    record = {"name": "case", "url": case.url, "sha256": "0" * 64, "recorded": "2026-01-01"}
-    wrong = [record, {**record, "name": "csae"}, {**record, "url": "http://elsewhere"}]
-    with (place.directory / "recorded.yaml").open("w") as text:
-        YAML().dump({"schema": declarations.SCHEMA, "recorded": wrong}, text)
+    place.declare()
+    (place.directory / "again.yaml").write_text((place.directory / "case.yaml").read_text())
     with pytest.raises(DataError) as error:
         declarations.load(place.directory)
     problems = [(problem.key, problem.message) for problem in error.value.problems]
-    assert [key for key, _ in problems] == ["recorded[0]", "recorded[1]", "recorded[2]"]
-    assert "another checksum" in problems[0][1]
-    assert "did you mean case" in problems[1][1]
-    assert "another address" in problems[2][1]
+    assert problems == [("inputs[0].name", "'case' stands twice.")]
 
 
 def test_the_inputs_of_the_studies_have_checksums():

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from virtqual import paths
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.inputs import declarations, fetched
 from virtqual.inputs.declarations import Input
@@ -39,7 +37,7 @@ def _describe_state(declared: Input, *, read_files: bool = False) -> tuple[str, 
 def show(names: Names = None) -> None:
     """List the inputs with their address, checksum and state."""
     for declared in _find_inputs(names):
-        checksum = f"{declared.sha256} ({declared.checksum_from})" if declared.sha256 else "not known"
+        checksum = f"{declared.sha256} ({declared.checksum_from})" if declared.sha256 else "not declared"
         _console.print(f"{declared.name}: {_describe_state(declared)[0]}", style="bold")
         _console.print(f"  {declared.description}\n  {declared.url}\n  sha256: {checksum}")
 
@@ -50,15 +48,10 @@ def fetch(
     source: Annotated[
         Path | None, typer.Option("--from", help="the file, brought by hand, instead of its address")
     ] = None,
-    record: Annotated[
-        bool, typer.Option("--record", help="trust a file without a known checksum, and record its own")
-    ] = False,
 ) -> None:
     """Download, verify and unpack inputs that are not here yet."""
     if source and len(names or ()) != 1:
         raise UsageError("--from is for one input: name it")
-    if record and not names:
-        raise UsageError("--record trusts the named inputs: name them")
     errors = []
     for declared in _find_inputs(names):
         if not names and not fetched.explain_missing(declared):
@@ -66,14 +59,12 @@ def fetch(
         url = source.resolve().as_uri() if source else declared.url
         _console.print(f"{declared.name}: {url}")
         try:
-            listed = fetched.fetch(declared, source=url, trust=record)
+            listed = fetched.fetch(declared, source=url)
         except VirtqualError as error:
             errors.append(error)
             continue
         megabytes = sum(file.size for file in listed.files.values()) / 1e6
         _console.print(f"  {len(listed.files)} files, {megabytes:.0f} MB, sha256 {listed.sha256}")
-        if declared.sha256 is None:
-            _record(declared, listed.sha256)
     if errors:
         worst = max(errors, key=lambda error: error.exit_code)
         raise type(worst)("; ".join(map(str, errors)))
@@ -90,21 +81,3 @@ def check(names: Names = None) -> None:
             changed.append(declared.name)
     if changed:
         raise InfrastructureError(f"not as fetched: {', '.join(changed)}")
-
-
-def _record(declared: Input, sha256: str) -> None:
-    """Add a checksum to the site's recorded ones, for review."""
-    file = paths.site_references() / "inputs" / declarations.RECORDED_FILE
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(
-            "# Checksums of first downloads (virtqual inputs fetch --record): review them.\n"
-            f"schema: {declarations.SCHEMA}\nrecorded:\n",
-            encoding="utf-8",
-        )
-    with file.open("a", encoding="utf-8") as text:
-        text.write(
-            f"  - name: {declared.name}\n    url: {declared.url}\n    sha256: {sha256}\n"
-            f"    recorded: '{datetime.date.today()}'\n"
-        )
-    _console.print(f"  recorded in {file}: review it")

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from virtqual import paths
 from virtqual.errors import UsageError
-from virtqual.files.datafile import DataError, DataModel, Problem, find_yaml_files, parse
+from virtqual.files.datafile import DataError, DataModel, PlacedModel, Problem, find_yaml_files, parse
 from virtqual.files.wording import suggest
 
 Text = Annotated[str, Field(min_length=1)]
@@ -19,27 +19,16 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 SCHEMA = "virtqual-inputs/1"
-#: The file of the checksums that ``virtqual inputs fetch --record`` records.
-RECORDED_FILE = "recorded.yaml"
 
 
-class Input(DataModel):
-    """A file to download, which may be a tar archive; its checksum and the checksum's source if known."""
+class Input(PlacedModel):
+    """A file to download, which may be a tar archive; its checksum and the checksum's source."""
 
     name: Name
     description: Text
     url: Annotated[str, Field(pattern=r"^(https?|file)://")]
     sha256: Sha256 | None = None
-    checksum_from: Text | None = None
-
-
-class RecordedChecksum(DataModel):
-    """The checksum of a first download, recorded at the user's request."""
-
-    name: Name
-    url: Text
-    sha256: Sha256
-    recorded: Text
+    checksum_from: Text = "as declared"
 
 
 class InputsFile(DataModel):
@@ -47,24 +36,19 @@ class InputsFile(DataModel):
 
     schema_: Annotated[Literal["virtqual-inputs/1"], Field(alias="schema")]
     inputs: Annotated[list[Input], Field(default_factory=list)]
-    recorded: Annotated[list[RecordedChecksum], Field(default_factory=list)]
 
 
 def load(*directories: Path) -> dict[str, Input]:
-    """Read the inputs of directories by name, with their recorded checksums.
-
-    An input replaces one of its name of an earlier directory.
+    """Read the inputs of directories by name; an input replaces one of its name of an earlier directory.
 
     Raises
     ------
     DataError
-        A file is wrong, a name is used twice, or a recorded checksum contradicts its input; the message has
-        file, line and key.
+        A file is wrong, or a name is used twice; the message has file, line and key.
     """
     problems: list[Problem] = []
     inputs: dict[str, Input] = {}
     directories_by_name: dict[str, Path] = {}
-    checksums = []
     files = (file for path in directories if path.is_dir() for file in find_yaml_files(path))
     for path in files:
         try:
@@ -76,29 +60,11 @@ def load(*directories: Path) -> dict[str, Input]:
         for index, entry in enumerate(content.inputs):
             if directories_by_name.get(entry.name) == path.parent:
                 problems.append(document.problem(("inputs", index, "name"), f"{entry.name!r} stands twice."))
-            inputs[entry.name], directories_by_name[entry.name] = entry, path.parent
-        checksums += [(document, index, checksum) for index, checksum in enumerate(content.recorded)]
-    for document, index, checksum in checksums:
-        if mistake := _check_recorded(checksum, inputs):
-            problems.append(document.problem(("recorded", index), mistake))
-        else:
-            update = {"sha256": checksum.sha256, "checksum_from": f"recorded here on {checksum.recorded}"}
-            inputs[checksum.name] = inputs[checksum.name].model_copy(update=update)
+            inputs[entry.name] = entry.read_from(str(path), document.line(("inputs", index)))
+            directories_by_name[entry.name] = path.parent
     if problems:
         raise DataError(problems)
     return inputs
-
-
-def _check_recorded(checksum: RecordedChecksum, inputs: Mapping[str, Input]) -> str | None:
-    """Return why a recorded checksum does not fit its input."""
-    declared = inputs.get(checksum.name)
-    if declared is None:
-        return f"no input {checksum.name!r}: {suggest(checksum.name, inputs)}"
-    if declared.url != checksum.url:
-        return f"recorded from another address than {declared.url}: remove it, and fetch again."
-    if declared.sha256 not in (None, checksum.sha256):
-        return f"{declared.name!r} has another checksum elsewhere: remove one of them."
-    return None
 
 
 @cache

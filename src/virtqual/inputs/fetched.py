@@ -126,24 +126,19 @@ def _find_changes(listed: FileList, directory: Path, read_files: bool) -> Iterat
             yield f"{name} was written to"
 
 
-def fetch(declared: Input, *, source: str | None = None, trust: bool = False) -> FileList:
+def fetch(declared: Input, *, source: str | None = None) -> FileList:
     """Download, verify and unpack an input; an earlier one is replaced if that succeeds.
 
-    `source` is another URL of the same file. With `trust` a file is accepted whose checksum is not known.
+    `source` is another URL of the same file.
 
     Raises
     ------
     RefusedError
-        The file has another checksum, or its checksum is not known.
+        The file has another checksum than the declared one, or none is declared.
     InfrastructureError
         The file cannot be downloaded or unpacked.
     """
     name = declared.name
-    if declared.sha256 is None and not trust:
-        raise RefusedError(
-            f"the input {name}: the checksum of {declared.url} is not known; "
-            f"if you trust today's file, run: virtqual inputs fetch {name} --record"
-        )
     with tempfile.TemporaryDirectory(dir=paths.make(paths.inputs()), prefix=f".{name}.") as directory:
         archive = Path(directory) / PurePosixPath(declared.url).name
         sha256 = _download_verified(declared, source or declared.url, archive)
@@ -176,7 +171,13 @@ def _download_verified(declared: Input, url: str, target: Path) -> str:
             f"the input {declared.name}: {url}: {error}. Bring the file, and run: "
             f"virtqual inputs fetch {declared.name} --from FILE"
         ) from error
-    if declared.sha256 not in (None, sha256):
+    if declared.sha256 is None:
+        file, line = declared.place
+        raise RefusedError(
+            f"the input {declared.name}: {file}, line {line}, states no checksum; nothing was kept. "
+            f"If you trust the file at {url}, add there: sha256: {sha256}"
+        )
+    if declared.sha256 != sha256:
         raise RefusedError(
             f"the input {declared.name}: {url} has sha256 {sha256}, not {declared.sha256} "
             f"({declared.checksum_from}); nothing was kept"
