@@ -1,4 +1,4 @@
-"""Facts of a host of KVM guests: modules, their parameters, IOMMU; each VM with its QEMU and its package.
+"""Facts of a host of KVM guests: modules, options of its kernel; each VM with its QEMU and its package.
 
 :func:`script` gathers them in POSIX shell, on hosts without Python; :func:`read_script` reads its output.
 """
@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -20,12 +19,8 @@ from virtqual.identity.record import Text, seen, unseen
 
 #: Modules whose parameters decide how guests run, and how their memory is mapped for adapters.
 MODULES = ("kvm*", "vfio_iommu_type1")
-_GROUPS = "/sys/kernel/iommu_groups"
 #: Files besides those of every node, as shell patterns.
-FILES = (
-    *(f"/sys/module/{module}/{name}" for module in MODULES for name in ("*version", "parameters/*")),
-    f"{_GROUPS}/*/type",
-)
+FILES = tuple(f"/sys/module/{module}/{name}" for module in MODULES for name in ("*version", "parameters/*"))
 _VMS = Path(__file__).with_suffix(".sh")
 _OPTION = re.compile(r"(?:intel_iommu|amd_iommu|iommu(?:\.\w+)?)=\S+")
 _MODULE_FILE = re.compile(r"/sys/module/(\w+)/(?:parameters/)?(\w+)")
@@ -56,12 +51,8 @@ def read_files(files: NodeFiles) -> dict[str, Any]:
     options: Text = command_line
     if seen(command_line):
         options = " ".join(word for word in command_line.split() if _OPTION.fullmatch(word)) or "none"
-    groups = files.texts.get(_GROUPS)
-    absent = unseen(f"{_GROUPS}: no such file or directory")
     fields: dict[str, Any] = {
         "module_parameters": modules or unseen("/sys/module/kvm: not there, KVM is not loaded"),
-        "iommu_groups": absent if groups is None else len(groups.split()),
-        "iommu_types": absent if groups is None else _count_types(files, groups.split()),
         "iommu_options": options,
     }
     # Without these settings the IOMMU may map by larger pages, but need not.
@@ -69,15 +60,6 @@ def read_files(files: NodeFiles) -> dict[str, Any]:
     if has_sp_off or modules.get("vfio_iommu_type1.disable_hugepages") == "Y":
         fields["iommu_large_pages"] = False
     return fields
-
-
-def _count_types(files: NodeFiles, groups: list[str]) -> Text:
-    """Return how many groups have which type of domain, e.g. ``DMA-FQ 12, identity 45``."""
-    types = [files.text(f"{_GROUPS}/{group}/type") for group in groups]
-    if unknown := [text for text in types if not seen(text)]:
-        return unknown[0]
-    counts = ", ".join(f"{name} {number}" for name, number in sorted(Counter(map(str, types)).items()))
-    return counts or unseen(f"{_GROUPS}: holds no group")
 
 
 def read_vms(files: NodeFiles) -> dict[str, dict[str, Any]]:

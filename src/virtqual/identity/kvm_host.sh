@@ -7,13 +7,6 @@ mark() {
     tr '\r' '?' | MARK=$1: LC_ALL=C awk '{ print ENVIRON["MARK"] $0 }'
 }
 
-# A line without content says that there is a directory, though no IOMMU group may be in it.
-if [ -d /sys/kernel/iommu_groups ]; then
-    echo /sys/kernel/iommu_groups:
-    for group in /sys/kernel/iommu_groups/*; do
-        [ ! -d "$group" ] || echo "/sys/kernel/iommu_groups:${group##*/}"
-    done
-fi
 for comm in /proc/[0-9]*/comm; do
     { read -r name < "$comm"; } 2> /dev/null || continue
     # The kernel keeps 15 characters of a name; qemu-img, qemu-nbd and qemu-pr-helper run no VM.

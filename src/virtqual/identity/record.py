@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 from typing_extensions import TypeIs
 
 from virtqual.identity.cpus import cpu_list
-from virtqual.identity.rates import LinkRate
 
 T = TypeVar("T")
 
@@ -34,6 +33,7 @@ class NotObservable(Part):
 Text = str | NotObservable
 Count = int | NotObservable
 Flag = bool | NotObservable
+LinkRate = Annotated[float, Field(strict=True, gt=0)]
 # NotObservable is tried first, because it would also pass as a mapping.
 Table = Annotated[NotObservable | dict[str, str], Field(union_mode="left_to_right")]
 
@@ -226,8 +226,6 @@ class Host(Part):
     latency_sensitivity: Text = NOT_ASKED
     virtual_switches: Literal["one", "one a VM"] | NotObservable = NOT_ASKED
     other_vms: Count = NOT_ASKED
-    iommu_groups: Count = NOT_ASKED
-    iommu_types: Text = NOT_ASKED
     iommu_options: Text = NOT_ASKED
     iommu_large_pages: Flag = NOT_ASKED
     node_interleaving: Flag = NOT_ASKED

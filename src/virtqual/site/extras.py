@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 from virtqual.errors import UsageError
 from virtqual.identity import Host, seen
 from virtqual.identity import host as host_facts
-from virtqual.identity.rates import LinkRate
+from virtqual.identity.record import LinkRate
 from virtqual.site import host_records
 from virtqual.site.hosts import NodesOfHosts, count_max_nodes
 from virtqual.site.options import Options
@@ -64,6 +64,7 @@ class PartitionExtras(BaseModel):
     #: Sizes of pages that the nodes reserve (hugetlb), such as ``1G``.
     hugetlb: tuple[Literal["2M", "1G"], ...] = ()
     node_interleaving: Literal["on", "off"] | None = None
+    #: Gbit/s
     link_gbit: LinkRate | None = None
     mpi_options: tuple[str, ...] = ()
     rdma_options: tuple[str, ...] = ()

@@ -119,11 +119,7 @@ def test_the_file_of_a_site(tmp_path):
 
 def files_of(root):
     """Gather what the script would, of files below a directory."""
-    files = gather.read_root(root, [*gather.FILES, *kvm_host.FILES])
-    groups = root / "sys/kernel/iommu_groups"
-    if groups.is_dir():
-        files.texts["/sys/kernel/iommu_groups"] = "\n".join(entry.name for entry in groups.iterdir())
-    return files
+    return gather.read_root(root, [*gather.FILES, *kvm_host.FILES])
 
 
 def tree(root, **files):
@@ -142,9 +138,6 @@ KVM = {
     "sys/module/kvm_intel/srcversion": "533BB7E5866E52F63B9ACCB\n",
     "sys/module/vfio_iommu_type1/parameters/disable_hugepages": "N\n",
     "sys/module/vfio/parameters/other": "Y\n",
-    "sys/kernel/iommu_groups/0/type": "identity\n",
-    "sys/kernel/iommu_groups/1/type": "DMA-FQ\n",
-    "sys/kernel/iommu_groups/10/type": "identity\n",
 }
 
 
@@ -158,8 +151,6 @@ def test_the_files_of_a_kvm_host(tmp_path):
             "kvm_intel.nested": "N",
             "vfio_iommu_type1.disable_hugepages": "N",
         },
-        "iommu_groups": 3,
-        "iommu_types": "DMA-FQ 1, identity 2",
         "iommu_options": "intel_iommu=on,sp_off iommu=pt iommu.strict=0",
         "iommu_large_pages": False,
     }
@@ -172,18 +163,13 @@ def test_what_a_host_does_not_show_is_no_default(tmp_path):
     fields = kvm_host.read_files(files_of(tmp_path))
     assert {key: value for key, value in fields.items() if seen(value)} == {}
     assert "KVM is not loaded" in fields["module_parameters"].not_observable
-    assert host.make_host(fields, "host").iommu_groups == fields["iommu_groups"]
-    # An IOMMU that is off, and a kernel that does not tell the types.
-    (tmp_path / "sys/kernel/iommu_groups").mkdir(parents=True)
+    assert host.make_host(fields, "host").iommu_options == fields["iommu_options"]
     fields = kvm_host.read_files(files_of(tree(tmp_path, **{"proc/cmdline": "ro quiet\n"})))
-    assert (fields["iommu_groups"], fields["iommu_options"]) == (0, "none")
-    assert not seen(fields["iommu_types"])
+    assert fields["iommu_options"] == "none"
     assert "iommu_large_pages" not in fields
-    (tmp_path / "sys/kernel/iommu_groups/0/type").mkdir(parents=True)
     (tmp_path / "sys/module/kvm/parameters/nested").mkdir(parents=True)
     tree(tmp_path, **{"sys/module/vfio_iommu_type1/parameters/disable_hugepages": "Y"})
     fields = kvm_host.read_files(files_of(tmp_path))
-    assert fields["iommu_types"].not_observable == "/sys/kernel/iommu_groups/0/type: is a directory"
     assert fields["module_parameters"]["kvm.nested"].startswith("not observable (")
     assert fields["iommu_large_pages"] is False
 
@@ -245,7 +231,7 @@ def test_the_script_on_this_machine(tmp_path):
     record = json.loads(run(*options).output)
     assert record["qemu_package"] == {"not_observable": f"no package of this host has {copy}"}
     assert {**record, "source": "this machine"} == direct
-    assert {"kernel", "turbo", "module_parameters", "iommu_groups"} <= record.keys()
+    assert {"kernel", "turbo", "module_parameters", "iommu_options"} <= record.keys()
     libvirt.write_text(LIBVIRT)
     host_file.write_text(run(*options, "--libvirt", libvirt).output)
     assert json.loads(host_file.read_text())["vcpus"] == 2
