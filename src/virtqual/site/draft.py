@@ -9,7 +9,6 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from virtqual.files.wording import list_names
 from virtqual.identity import seen
@@ -30,7 +29,6 @@ _REQUIRED = {
         "llc_bytes": "all last-level caches of a node together, bytes",
     },
 }
-Group = Literal["processor", "extras"]
 _RDMA_KEYS = {"rdma_options", "link_gbit"}
 
 
@@ -68,28 +66,20 @@ class Draft:
             f"`virtqual system check {self.name}` names what is missing or untrue.",
             '"""',
             "",
-            "PROCESSOR = {",
-            f'    "arch": "{platform.machine()}",',
-            *_format_facts(self._find_shared("processor"), 4),
-            "}",
-            "HARDWARE = {",
-            *_format_facts(self._find_shared("extras"), 4),
-            "}",
-            "",
             "system = {",
             f'    "name": "{self.name}",',
             f'    "hostnames": ["{socket.gethostname().partition(".")[0]}"],',
             f'    "prefix": {prefix}',
             f'    "modules_system": "{_find_modules_system()}",',
             '    "partitions": [',
-            *self._compose_partition("native", self.native, self.virtual),
-            *self._compose_partition("virtual", self.virtual, self.native),
+            *self._compose_partition("native", self.native),
+            *self._compose_partition("virtual", self.virtual),
             "    ],",
             "}",
         ]
         return "\n".join(lines) + "\n"
 
-    def _compose_partition(self, side: str, observed: Observed, other: Observed) -> Iterator[str]:
+    def _compose_partition(self, side: str, observed: Observed) -> Iterator[str]:
         partition = observed.partition
         access = [f"--partition={partition.name}", *self.options]
         if partition.other_nodes:
@@ -103,11 +93,13 @@ class Draft:
             *["# The nodes that are left out have another size than most."] * bool(partition.other_nodes),
             f'"access": {json.dumps(access)},',
             f'"features": {json.dumps([side, *["rdma"] * self._has_rdma])},',
-            *self._format_group("processor", "PROCESSOR", observed, other),
+            '"processor": {',
+            f'    "arch": "{platform.machine()}",',
+            *_format_facts(self._complete_facts("processor", observed.processor), 4),
+            "},",
             *self._choose_coretype(),
             '"extras": {',
-            "    **HARDWARE,",
-            *_format_facts(self._find_different("extras", observed, other), 4),
+            *_format_facts(self._complete_facts("extras", observed.extras), 4),
             f"    # scontrol: MaxTime of {partition.name} is {format_minutes(partition.max_minutes)}.",
             f'    "session_access": {json.dumps(session_access)},',
             *(_describe_hypervisor(observed) if side == "virtual" else ()),
@@ -121,40 +113,16 @@ class Draft:
     def _has_rdma(self) -> bool:
         return all("rdma_options" in side.extras for side in (self.native, self.virtual))
 
-    def _complete_facts(self, group: Group, observed: Observed) -> dict[str, Fact]:
-        """Return the facts of one side, with a sentence for each required one that the node does not show."""
-        facts = {
-            **getattr(observed, group),
-            **{
-                key: Fact(f"{TODO}{sentence}", "", "")
-                for key, sentence in _REQUIRED[group].items()
-                if key not in getattr(observed, group)
-            },
+    def _complete_facts(self, group: str, facts: Mapping[str, Fact]) -> dict[str, Fact]:
+        """Return facts of one side, with a sentence for each required one that the node does not show."""
+        missing = {
+            key: Fact(f"{TODO}{sentence}", "", "")
+            for key, sentence in _REQUIRED[group].items()
+            if key not in facts
         }
-        return {key: fact for key, fact in facts.items() if self._has_rdma or key not in _RDMA_KEYS}
-
-    def _find_shared(self, group: Group) -> dict[str, Fact]:
-        native, virtual = self._complete_facts(group, self.native), self._complete_facts(group, self.virtual)
-        shared = {}
-        for key, fact in native.items():
-            if key in virtual and virtual[key].value == fact.value:
-                places = list(dict.fromkeys((fact.place, virtual[key].place)))
-                shared[key] = Fact(fact.value, fact.source, " and ".join(places), fact.note, fact.code)
-        return shared
-
-    def _find_different(self, group: Group, observed: Observed, other: Observed) -> dict[str, Fact]:
-        facts, other_facts = (self._complete_facts(group, side) for side in (observed, other))
         return {
-            key: fact
-            for key, fact in facts.items()
-            if key not in other_facts or other_facts[key].value != fact.value
+            key: fact for key, fact in {**facts, **missing}.items() if self._has_rdma or key not in _RDMA_KEYS
         }
-
-    def _format_group(self, group: Group, name: str, observed: Observed, other: Observed) -> list[str]:
-        different = self._find_different(group, observed, other)
-        if not different:
-            return [f'"{group}": {name},']
-        return [f'"{group}": {{', f"    **{name},", *_format_facts(different, 4), "},"]
 
     def _choose_coretype(self) -> list[str]:
         """Return the variables of a partition: OpenBLAS would choose by CPUID, which a guest may hide."""
@@ -180,7 +148,7 @@ def _todo(sentence: str) -> str:
 def _format_facts(facts: Mapping[str, Fact], indent: int) -> Iterator[str]:
     for key, fact in facts.items():
         comment = f"  # {fact.source} {fact.place}{fact.note}" if fact.source else ""
-        yield f'{" " * indent}"{key}": {fact.code or json.dumps(fact.value)},{comment}'
+        yield f'{" " * indent}"{key}": {json.dumps(fact.value)},{comment}'
 
 
 def _describe_hypervisor(observed: Observed) -> Iterator[str]:

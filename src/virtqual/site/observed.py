@@ -29,15 +29,12 @@ class Fact:
         What shows the value, such as ``sinfo: CPUS of``, and the name of a node or partition.
     note
         The end of a comment on the value.
-    code
-        The value as the system file calculates it; None for the value itself.
     """
 
     value: Any
     source: str
     place: str
     note: str = ""
-    code: str | None = None
 
 
 @dataclass(frozen=True)
@@ -97,10 +94,8 @@ def _observe_memory(identity: Identity, node: str, slurm_mib: int | None) -> dic
         size, _, sharing_cpus = topology.caches[level].partition(" shared by ")
         if match := re.fullmatch(r"(\d+)([KMG])", size):
             count = max(1, len(cpu_list(topology.cpus)) // max(1, len(cpu_list(sharing_cpus))))
-            cache_bytes = int(match[1]) * _UNIT_BYTES[match[2]]
-            unit = 10 if cache_bytes % 2**20 else 20
-            code = f"{count} * {cache_bytes >> unit} * 2**{unit}"
-            facts["llc_bytes"] = Fact(count * cache_bytes, f"{level} caches in /sys of", node, code=code)
+            cache_bytes = count * int(match[1]) * _UNIT_BYTES[match[2]]
+            facts["llc_bytes"] = Fact(cache_bytes, f"{level} caches in /sys of", node)
     return facts
 
 

@@ -167,7 +167,7 @@ def test_slurm_is_asked_for_what_the_file_states(centre, before, after, says):
     [
         ('"num_sockets": 2', '"num_sockets": 1', "num_sockets: states 1, but it is 2 (sockets in /sys of"),
         ('"numa_nodes": 2', '"numa_nodes": 4', "numa_nodes: states 4, but it is 2"),
-        ("2 * 19712 * 2**10", "2 * 2**20", "llc_bytes: states 2097152, but it is 40370176"),
+        ("40370176", "2 * 2**20", "llc_bytes: states 2097152, but it is 40370176"),
         ('"link_gbit": 100', '"link_gbit": 200', "link_gbit: states 200.0, but it is 100 (rate of mlx5_0"),
         (
             '["-d", "mlx5_0"]',
