@@ -90,9 +90,8 @@ class Sampled(Selection):
             stated = self.current_partition.time_limit
             scale = self.partition_extras["scale"]
             longest = limits.MAX_TIME_LIMITS_S[scale] if stated is None else float(typ.Duration(stated))
-            shortest = self.partition_extras.get("least_time_limit") or limits.MIN_TIME_LIMIT_S
             names = self.case, self.current_system.name, self.current_environ.name
-            self.time_limit = f"{math.ceil(limits.choose_time_limit(*names, shortest, longest))}s"
+            self.time_limit = f"{math.ceil(limits.choose_time_limit(*names, longest))}s"
         self.exclusive_access = True
         self.fetched = {}
 

@@ -51,7 +51,6 @@ def describe_partition(state, side, extras):
             "arch": os.uname().machine,
             "num_cpus": partition.cpus_per_node,
             "num_cpus_per_core": 1,
-            "num_cpus_per_socket": partition.cpus_per_node,
             "num_sockets": 1,
         },
         "env_vars": [*ENVIRONMENT, ["OPENBLAS_CORETYPE", coretype]],

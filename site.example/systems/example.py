@@ -8,7 +8,6 @@ PROCESSOR = {
     "arch": "x86_64",
     "num_cpus": 64,
     "num_cpus_per_core": 1,  # SMT is off on both sides
-    "num_cpus_per_socket": 32,
     "num_sockets": 2,
 }
 # The same on both sides, but for the names of adapters.

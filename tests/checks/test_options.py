@@ -1,6 +1,5 @@
 """ReFrame's own options do what its users expect of them, or say in a sentence why they cannot."""
 
-import json
 import re
 import subprocess
 from pathlib import Path
@@ -65,8 +64,7 @@ def test_a_case_that_is_known_is_given_three_times_what_it_took(site):
     earlier = session_of(runs, name="20260101-000000-testsite", system="testsite", stack={"name": "fake"})
     log = Log(keep(earlier, site.path / "state/sessions"))
     conclude_failed(log, InfrastructureError("over"))
-    stated = {f"FAKE_EXTRAS_{name}": json.dumps({"least_time_limit": 120}) for name in ("bare", "cloud")}
-    for text in dry_run(site, FAKE_TIME_LIMIT="90m", **stated):
+    for text in dry_run(site, FAKE_TIME_LIMIT="90m"):
         assert re.search(r"--time=(\S+)", text)[1] == "0:20:0"
 
 

@@ -12,16 +12,16 @@ from virtqual.session.summary import find_recent
 
 #: A hypervisor that is much slower must be measured, and not ended.
 TIME_LIMIT_FACTOR = 3
-#: The shortest limit, if the system file states no `least_time_limit`.
+#: The shortest limit.
 MIN_TIME_LIMIT_S = 600
 #: The longest limit by scale, if the partition states no `time_limit`.
 MAX_TIME_LIMITS_S = {"small": 600, "standard": 7200}
 
 
-def choose_time_limit(case: str, system: str, stack: str, shortest: float, longest: float) -> float:
-    """Return the time limit of a run of a case, in seconds, between the two limits of the site."""
+def choose_time_limit(case: str, system: str, stack: str, longest: float) -> float:
+    """Return the time limit of a run of a case, in seconds, at most the longest that the site allows."""
     limit = TIME_LIMIT_FACTOR * _find_longest_runs(system, stack).get(case, math.inf)
-    return min(max(limit, shortest), longest)
+    return min(max(limit, MIN_TIME_LIMIT_S), longest)
 
 
 @cache

@@ -72,8 +72,6 @@ class PartitionExtras(BaseModel):
     #: Time of the programs in a run, s; 0 for one repetition, None if it follows from the scale.
     run_seconds: Annotated[float, Field(strict=True, ge=0, le=600)] | None = None
     own_scheduler: StrictBool = False
-    #: s
-    least_time_limit: Count | None = None
     session_access: Options = ()
     #: How long a command waits for nodes.
     wait_hours: Annotated[float, Field(strict=True, gt=0, le=MAX_WAIT_HOURS)] = 24

@@ -16,7 +16,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 from textwrap import shorten
-from typing import Annotated, Any, NotRequired, Self
+from typing import Annotated, Any, Self
 
 from jsonschema import Draft7Validator
 from pydantic import (
@@ -80,7 +80,6 @@ class Processor(TypedDict):
 
     num_cpus: Count
     num_cpus_per_core: Count
-    num_cpus_per_socket: NotRequired[Count]
     num_sockets: Count
 
 
@@ -119,17 +118,6 @@ class Partition(OtherPartition):
     def _check_launcher(cls, value: str) -> str:
         if value != "srun":
             raise ValueError(f"{value!r} will not do: the checks bind tasks by 'srun' alone: state that")
-        return value
-
-    @field_validator("processor")
-    @classmethod
-    def _check_processor(cls, value: Processor) -> Processor:
-        cpus, per_socket = value["num_cpus"], value.get("num_cpus_per_socket")
-        if per_socket is not None and per_socket * value["num_sockets"] != cpus:
-            raise ValueError(
-                f"num_cpus is {cpus}, but {value['num_sockets']} sockets (num_sockets) of {per_socket} CPUs "
-                "(num_cpus_per_socket) have another number: mend one of them"
-            )
         return value
 
     @property

@@ -22,7 +22,7 @@ def session(name, seconds, **more):
 
 def limit(case="case", system="site", stack="s"):
     limits._find_longest_runs.cache_clear()
-    return limits.choose_time_limit(case, system, stack, 600, 7200)
+    return limits.choose_time_limit(case, system, stack, 7200)
 
 
 def test_three_times_the_longest_within_what_the_site_allows(sessions):
@@ -33,7 +33,7 @@ def test_three_times_the_longest_within_what_the_site_allows(sessions):
     assert limit() == 1200
     keep(session("20260103", 4000.0), sessions)
     assert limit() == 7200
-    assert limits.choose_time_limit("case", "site", "s", 600, 300) == 300
+    assert limits.choose_time_limit("case", "site", "s", 300) == 300
 
 
 def test_runs_of_another_case_system_or_stack_do_not_count(sessions):

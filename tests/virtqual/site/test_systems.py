@@ -82,7 +82,7 @@ def change_key(system, path, value):
         ({"vm.extras.nodes_of_hosts": {"a": []}}, "extras.nodes_of_hosts.a: "),
         ({"vm.extras.nodes_of_hosts": {"a": ["vm[1-4]"]}}, "nodes_of_hosts.a[0]: "),
         (
-            {"vm.processor.num_cpus": 60, "vm.processor.num_cpus_per_socket": 30},
+            {"vm.processor.num_cpus": 60},
             "are 64 natively and 60 in the VM, and must be the same for both partitions",
         ),
         ({"vm.extras.scale": "small"}, "extras.scale differs"),
@@ -101,7 +101,6 @@ def change_key(system, path, value):
         ({"bare.access": ["-pbare", "--time=8h"]}, "[bare].access: '8h' is no time of Slurm"),
         ({"vm.extras.session_access": ["-pvm -t 1:x"]}, "[vm].extras.session_access: '1:x' is no time"),
         ({"prefix": "scratch/virtqual"}, "system.prefix: 'scratch/virtqual' is a relative path"),
-        ({"bare.processor.num_cpus_per_socket": 64}, "[bare].processor: num_cpus is 64, but 2 sockets"),
         ({"vm.extras.nodes_of_hosts": {"a": ["v1"], "b": ["v2"]}}, "names 2 of the 8 VMs"),
         ({"vm.extras.hypervisor.build": "TODO: the build"}, "hypervisor.build: TODO: the build (what"),
         ({"hostnames": REMOVED}, "system.hostnames: is missing"),
@@ -133,10 +132,10 @@ def test_vms_that_share_a_host_may_have_fewer_cores_than_it_but_not_more(example
     bare, vm = example["partitions"]
     hosts = {"h1": ["vm1", "vm2", "vm3", "vm4"], "h2": ["vm5"]}
     vm["extras"] = {**vm["extras"], "nodes": 5, "nodes_of_hosts": hosts}
-    vm["processor"] = {**vm["processor"], "num_cpus": 16, "num_cpus_per_socket": 8}
+    vm["processor"] = {**vm["processor"], "num_cpus": 16}
     system = systems.check(example, "mysite.py")
     assert placement.read_placement(system)["vms_per_host"] == 4
-    bare["processor"] = {**bare["processor"], "num_cpus": 8, "num_cpus_per_socket": 4}
+    bare["processor"] = {**bare["processor"], "num_cpus": 8}
     with pytest.raises(UsageError, match="must be the same for both partitions"):
         systems.check(example, "mysite.py")
 
