@@ -268,7 +268,12 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="only list them, with how many are done")
     parser.add_argument("--page", action="store_true", help="only write the tables of the pages")
     parser.add_argument("--check", action="store_true", help="only compare the pages with the results")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="file of results [results.jsonl]")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=RESULTS,
+        help="file of results for a trial, which changes no page [results.jsonl]",
+    )
     options = parser.parse_args()
     experiments = load_experiments()
     names = {name for experiment in experiments for name in (experiment.name, experiment.group)}
@@ -278,7 +283,7 @@ def main() -> None:
     if not (options.list or options.page or options.check):
         run_experiments(chosen, options.out)
     results = tables.match_results(experiments, read_lines(options.out))
-    if options.list:
+    if options.list or options.out != RESULTS:
         print(tables.list_experiments([result for result in results if result.experiment in chosen]))
         return
     made_tables = tables.make_tables(results)
