@@ -36,9 +36,6 @@ def command(
     gathered: Annotated[
         Path | None, typer.Option("--from", help="what --script printed on another node", metavar="FILE")
     ] = None,
-    root: Annotated[
-        Path | None, typer.Option(help="directory that holds a node's /proc and /sys", metavar="DIR")
-    ] = None,
     script: Annotated[
         bool, typer.Option("--script", help="print the shell script for nodes without virtqual, and stop")
     ] = False,
@@ -51,16 +48,9 @@ def command(
     if script:
         typer.echo(gather.script(), nl=False)
         return
-    if gathered and root:
-        raise UsageError("--from and --root: give one of them")
-    if gathered:
-        files = read_with(gather.parse, gathered)
-    elif root:
-        files = gather.read_root(root)
-    else:
-        files = gather.run_script()
+    files = read_with(gather.parse, gathered) if gathered else gather.run_script()
     if not files.texts:
-        raise InfrastructureError(f"{root or '/'}: holds none of the files that say what a node is")
+        raise InfrastructureError(f"{gathered or '/'}: holds none of the files that say what a node is")
     identity = readers.read(files)
     if host:
         identity = identity.on(hosts.load(host))

@@ -12,7 +12,6 @@ from virtqual import paths
 from virtqual.errors import UsageError
 from virtqual.files.records import write_file
 from virtqual.files.wording import printable
-from virtqual.history.native import FALSE_ALARMS
 from virtqual.history.propose import Proposal, Recorded, RecordedSeries, propose, propose_hosts
 from virtqual.preflight.admit import admit
 from virtqual.references import project_references
@@ -27,9 +26,6 @@ def command(
     sessions: Annotated[
         list[str], typer.Argument(help="sessions to make references of (id, path or 'last')")
     ],
-    false_alarms: Annotated[
-        float, typer.Option(min=1e-6, max=0.1, help="how often a sound machine may miss a reference")
-    ] = FALSE_ALARMS,
     hosts: Annotated[
         bool,
         typer.Option(
@@ -54,7 +50,7 @@ def command(
     if hosts:
         proposals = propose_hosts(recorded, systems, _find_vm_hosts(recorded[0].system))
     else:
-        proposals = propose(recorded, systems, false_alarms)
+        proposals = propose(recorded, systems)
     notes = [note for session in recorded for note in session.left_out]
     notes += [note for proposal in proposals for note in proposal.notes]
     for note in dict.fromkeys(notes):

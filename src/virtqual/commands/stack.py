@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.errors import InfrastructureError, RefusedError, UsageError
+from virtqual.errors import InfrastructureError, UsageError
 from virtqual.report.console import verbatim
 from virtqual.stack import manifest
 from virtqual.stack import modules as module_stack
@@ -57,21 +57,11 @@ def _show_checks(stack: Manifest) -> None:
 
 
 @app.command()
-def check(
-    session: Annotated[
-        str,
-        typer.Option(
-            help="also compare the libraries that the nodes of a session loaded (id, path or 'last')"
-        ),
-    ] = "",
-) -> None:
+def check() -> None:
     """List the registered stacks and their features, and report files that have changed since.
 
-    Exit code: 0 no file has changed, 4 the nodes of the session did not load the
-    same files, 5 a stack is missing or a file has changed.
+    Exit code: 0 no file has changed, 5 a stack is missing or a file has changed.
     """
-    if session:
-        _compare_nodes(session)
     stacks = manifest.load_all(paths.stacks())
     if not stacks:
         raise InfrastructureError(manifest.NO_STACK_MESSAGE)
@@ -88,16 +78,3 @@ def check(
             changes += [*sentences, f"{manifest.name_setup(stack.name)} sets it up again"]
     if changes:
         raise InfrastructureError("\n  ".join(["files have changed:", *changes]))
-
-
-def _compare_nodes(session: str) -> None:
-    """Refuse a session whose nodes loaded different software."""
-    from virtqual.preflight.software import other_software
-    from virtqual.session import store
-
-    runs = store.load(store.find(session, paths.sessions())).runs
-    if not any(run.software for run in runs):
-        raise InfrastructureError(f"session {session} does not record the software of its nodes")
-    if differences := [f"{check}: {reason}" for check, reason in other_software(runs, processor=True)]:
-        raise RefusedError("\n  ".join(["the nodes loaded different software:", *differences]))
-    _console.print(f"all {len(runs)} runs loaded the same files and had the same CPU features")

@@ -23,15 +23,6 @@ def read_bytes(file: Path, max_bytes: int | None = None, *, pipes: bool = False,
     OSError
         The file cannot be read, is not a regular file, or is larger; ``strerror`` says which.
     """
-    limit = MAX_RECORD_BYTES if max_bytes is None else max_bytes
-    content = read_start(file, limit + 1, pipes=pipes, links=links)
-    if len(content) > limit:
-        raise OSError(errno.EFBIG, f"it is larger than {limit // 2**20} MiB", str(file))
-    return content
-
-
-def read_start(file: Path, size: int, *, pipes: bool = False, links: bool = True) -> bytes:
-    """Return the first `size` bytes of a regular file; see `read_bytes`."""
 
     def open_without_waiting(path: str, flags: int) -> int:
         # Otherwise opening a pipe would wait for a writer.
@@ -46,4 +37,8 @@ def read_start(file: Path, size: int, *, pipes: bool = False, links: bool = True
     with open(file, "rb", opener=open_without_waiting) as stream:
         if not pipes and not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(file))
-        return stream.read(size)
+        limit = MAX_RECORD_BYTES if max_bytes is None else max_bytes
+        content = stream.read(limit + 1)
+    if len(content) > limit:
+        raise OSError(errno.EFBIG, f"it is larger than {limit // 2**20} MiB", str(file))
+    return content

@@ -90,13 +90,10 @@ class Proposal:
         return "".join(lines)
 
 
-def propose(
-    sessions: Sequence[Recorded], directory: Path, false_alarms: float = FALSE_ALARMS
-) -> list[Proposal]:
+def propose(sessions: Sequence[Recorded], directory: Path) -> list[Proposal]:
     """Propose references and noise for the system that the sessions were made on.
 
     `directory` is ``references/systems``; nothing is written. A session that is named twice counts once.
-    `false_alarms` is how often a sound machine may miss a reference.
 
     Raises
     ------
@@ -107,7 +104,7 @@ def propose(
     sessions = _unite(sessions)
     system = directory / sessions[0].system
     names = sorted({recorded.check_class for session in sessions for recorded in session.series})
-    proposals = [_propose_native(name, sessions, system, false_alarms) for name in names]
+    proposals = [_propose_native(name, sessions, system) for name in names]
     proposals.append(_propose_noise(sessions, system / "noise.yaml"))
     return [proposal for proposal in proposals if proposal.diff or proposal.notes]
 
@@ -170,7 +167,7 @@ def _describe_sizes(series: Series) -> str:
     return f"{len(points)} from {points[0]:g} to {points[-1]:g}" if points else "none"
 
 
-def _propose_native(name: str, sessions: Sequence[Recorded], system: Path, false_alarms: float) -> Proposal:
+def _propose_native(name: str, sessions: Sequence[Recorded], system: Path) -> Proposal:
     """Return the proposal for the checks of one class, in the form that ReFrame's ``$ref`` reads."""
     path = system / f"{name}.yaml"
     notes, provenance = [], []
@@ -179,7 +176,7 @@ def _propose_native(name: str, sessions: Sequence[Recorded], system: Path, false
         if recorded.check_class != name:
             continue
         try:
-            entries = reference_entries(series, false_alarms)
+            entries = reference_entries(series)
         except NoHistoryError as error:
             notes.append(f"{path}: {recorded.series.id}: {error}")
             continue
@@ -197,7 +194,7 @@ def _propose_native(name: str, sessions: Sequence[Recorded], system: Path, false
             "series": recorded.series.id,
             "runs": entries[0].runs,
             "spread": max(entry.spread for entry in entries),
-            "false_alarms": false_alarms,
+            "false_alarms": FALSE_ALARMS,
         }
         provenance.append(_in_one_line(CommentedMap(origin)))
     content = {

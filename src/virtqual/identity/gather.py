@@ -1,7 +1,7 @@
 """Gather the small files that say what a node is.
 
-In a job, and on nodes without Python, :func:`script` gathers them in POSIX shell by one unprivileged `grep`.
-:func:`read_root` reads the same files below a directory. :mod:`virtqual.identity.readers` makes the record.
+:func:`script` gathers them in POSIX shell by one unprivileged `grep`, also on nodes without Python.
+:mod:`virtqual.identity.readers` makes the record.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from virtqual.files import execute, reading
+from virtqual.files import execute
 from virtqual.identity.record import NotObservable, unseen
 
 #: Lines of one file at most; of /proc/cpuinfo they hold the first CPU, of which 512 may follow.
@@ -155,20 +154,3 @@ def parse(text: str) -> NodeFiles:
 def run_script(commands: str | None = None) -> NodeFiles:
     """Gather the files of this node by the script, or by a script of :func:`script` with more files."""
     return parse(execute.run(["sh", "-c", commands or script()]).stdout)
-
-
-def read_root(root: Path, patterns: Sequence[str] = FILES) -> NodeFiles:
-    """Gather the files below a directory that holds a node's ``/proc`` and ``/sys``."""
-    texts, reasons = {}, {}
-    for pattern in patterns:
-        paths = [pattern]
-        if set(pattern) & set("*["):
-            paths = [f"/{path.relative_to(root)}" for path in sorted(root.glob(pattern[1:]))]
-        for path in paths:
-            try:
-                content = reading.read_start(root / path[1:], reading.MAX_REVIEWED_BYTES)
-                text = content.decode(errors="replace")
-                texts[path] = "\n".join(text.split("\n", MAX_LINES)[:MAX_LINES]).strip()
-            except OSError as error:
-                reasons[path] = (error.strerror or str(error)).lower()
-    return NodeFiles(texts, reasons)

@@ -8,23 +8,13 @@ from virtqual.runs import Run
 from virtqual.stack import loaded
 
 
-def other_software(runs: Sequence[Run], *, processor: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield the checks whose nodes did not all load the same software, with every difference.
-
-    Parameters
-    ----------
-    runs
-        The runs of one session.
-    processor
-        Whether other features of the processor count, too: under a verdict, preflight answers for them, by
-        class.
-    """
+def other_software(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
+    """Yield the checks whose nodes did not all load the same software, with every difference."""
     for check, own in _group_by_check(runs):
         # The native runs first: what is compared with them is the virtual side.
         sides = [(run.side, run.software) for run in sorted(own, key=lambda run: run.side)]
-        for difference, sentence in loaded.compare_all(sides):
-            if difference.kind == "software" or processor:
-                yield check, f"not the same software: {sentence}"
+        for difference in loaded.compare_all(sides):
+            yield check, f"not the same software: {difference}"
 
 
 def other_inputs(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, field_serializer
 
@@ -78,12 +77,8 @@ class LoadedSoftware(BaseModel):
 
 @dataclass(frozen=True)
 class SoftwareDifference:
-    """A difference between two nodes; of kind ``processor`` if it is of the CPU, else ``software``.
+    """A difference between two nodes: `first` and `second` state what each node has."""
 
-    `first` and `second` state what each node has.
-    """
-
-    kind: Literal["software", "processor"]
     what: str
     first: str
     second: str
@@ -169,33 +164,29 @@ def _parse_environment(lines: Iterable[str]) -> dict[str, str]:
 
 
 def compare(reference: LoadedSoftware, other: LoadedSoftware) -> list[SoftwareDifference]:
-    """Return all differences between two nodes."""
+    """Return all differences between two nodes, but for their processors', which preflight compares."""
     differences = []
     nodes = (reference, other)
 
-    def add(kind: Literal["software", "processor"], what: str, first: str, second: str) -> None:
+    def add(what: str, first: str, second: str) -> None:
         if first != second:
-            differences.append(SoftwareDifference(kind, what, first, second))
+            differences.append(SoftwareDifference(what, first, second))
 
     for question, what in _QUESTIONS.items():
-        add("software", what, *(node.says.get(question, NOT_OBSERVABLE) for node in nodes))
+        add(what, *(node.says.get(question, NOT_OBSERVABLE) for node in nodes))
     for name in sorted(reference.files.keys() | other.files.keys()):
         files = [node.files[name] or "not found" if name in node.files else "not loaded" for node in nodes]
         checksums = [file.sha256 if isinstance(file, LoadedFile) else file for file in files]
         if checksums[0] != checksums[1]:
-            add("software", name, *map(str, files))
-    add("software", "OPENBLAS_CORETYPE", *(node.coretype or "unset" for node in nodes))
+            add(name, *map(str, files))
+    add("OPENBLAS_CORETYPE", *(node.coretype or "unset" for node in nodes))
     for name in sorted({name for node in nodes for name in node.environment}):
-        add("software", name, *(node.environment.get(name, "unset") for node in nodes))
-    features = (reference.cpu - other.cpu, other.cpu - reference.cpu)
-    add("processor", "CPU features", *(" ".join(sorted(own)) or "no other" for own in features))
+        add(name, *(node.environment.get(name, "unset") for node in nodes))
     return differences
 
 
-def compare_all(
-    sides: Iterable[tuple[str, Sequence[LoadedSoftware]]],
-) -> list[tuple[SoftwareDifference, str]]:
-    """Return each difference of a node from the first one of the first side, with a sentence for people."""
+def compare_all(sides: Iterable[tuple[str, Sequence[LoadedSoftware]]]) -> list[str]:
+    """Return a sentence for each difference of a node from the first one of the first side."""
     records = [(side, node) for side, nodes in sides for node in nodes]
     sentences: dict[SoftwareDifference, str] = {}
     for side, node in records[1:]:
@@ -206,4 +197,4 @@ def compare_all(
                 f"{difference.what}: {difference.first} on {first_side} node {first_node.node}, "
                 f"{difference.second} on {side} node {node.node}",
             )
-    return list(sentences.items())
+    return list(sentences.values())

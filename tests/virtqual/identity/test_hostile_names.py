@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import virtqual.job
 from virtqual.cli import app
-from virtqual.identity import gather, kvm_host, readers, seen
+from virtqual.identity import gather, kvm_host, readers
 from virtqual.identity.cpus import cpu_list
 from virtqual.stack import loaded
 
@@ -224,14 +224,3 @@ def test_lists_of_a_node_that_name_more_cpus_than_there_are():
     lines.append("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list:0-65535")
     with pytest.raises(ValueError, match="names more than 256 CPUs"):
         readers.read(gather.parse("\n".join([*lines, gather.LAST_LINE])))
-
-
-def test_a_pipe_among_the_files_of_a_node_is_left_out(tmp_path):
-    (tmp_path / "proc/sys/kernel").mkdir(parents=True)
-    (tmp_path / "proc/sys/kernel/hostname").write_text("n1\n")
-    os.mkfifo(tmp_path / "proc/cpuinfo")
-    files = gather.read_root(tmp_path)
-    assert files.reasons["/proc/cpuinfo"] == "it is no regular file"
-    assert not seen(readers.read(files).cpu.model)
-    done = CliRunner().invoke(app, ["identity", "--root", str(tmp_path)])
-    assert done.exit_code == 0, done.output
