@@ -1,5 +1,6 @@
 """STREAM: copy, scale, add, triad over threads of a node, on nodes at once, from local and remote memory."""
 
+from virtqual.files.wording import pluralize
 from virtqual.programs import sizes
 from virtqual.programs import stream as output
 from virtqual.runs import Result
@@ -12,11 +13,6 @@ from .vms import VmsOfOneHost
 
 KERNELS = ("copy", "scale", "add", "triad")
 THREADS = counts.threads()
-
-
-def format_threads(count):
-    """Return a number of threads in words."""
-    return f"{count} thread{'s' if count > 1 else ''}"
 
 
 class Stream(Measurement):
@@ -62,7 +58,7 @@ class stream(Stream):
     def read(self):
         """Take the four rates."""
         family, run = self.parse(self.output())
-        setting = f"STREAM, {format_threads(self.threads)}"
+        setting = f"STREAM, {pluralize(self.threads, 'thread')}"
         return [
             Result.scalar(f"{family}_{kernel}", setting, run.best[kernel], ticks=run.ticks(kernel))
             for kernel in KERNELS
@@ -103,7 +99,7 @@ class stream_nodes(StreamTogether):
 
     def read(self):
         """Add the four rates."""
-        return self.add_rates(f"STREAM, {self.nodes} nodes, {format_threads(self.cores)} each")
+        return self.add_rates(f"STREAM, {self.nodes} nodes, {pluralize(self.cores, 'thread')} each")
 
 
 @overhead.simple_test
@@ -121,7 +117,7 @@ class stream_vms(VmsOfOneHost, StreamTogether):
 
     def read(self):
         """Add the four rates; those of the native node are over its average times, too."""
-        return self.add_rates(f"STREAM{self.where}, {format_threads(self.per_vm)} each")
+        return self.add_rates(f"STREAM{self.where}, {pluralize(self.per_vm, 'thread')} each")
 
 
 @overhead.simple_test
@@ -149,5 +145,5 @@ class stream_numa(Stream):
         """Take the four rates."""
         family, run = self.parse(self.output())
         memory = f"{self.memory} memory (node {self.stage_text('virtqual.memory').strip()})"
-        setting = f"STREAM, {format_threads(self.threads_per_task)}, {memory}"
+        setting = f"STREAM, {pluralize(self.threads_per_task, 'thread')}, {memory}"
         return [Result.scalar(f"{family}_{kernel}", setting, run.best[kernel]) for kernel in KERNELS]

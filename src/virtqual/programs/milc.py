@@ -1,4 +1,4 @@
-"""MILC 7 (``su3_rmd``, ``su3_rhmd_hisq`` and siblings): one run of molecular dynamics trajectories."""
+"""MILC 7 (``su3_rhmd_hisq``): one run of molecular dynamics trajectories."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MilcRun:
 
     `trajectories` counts those with measurements, without warm-ups.  `plaquette` has the means of the
     space-space and space-time plaquettes (3 for a cold lattice).  `violations` are the changes of the action
-    over each trajectory, which exact dynamics conserves; only programs with rational functions print them.
+    over each trajectory, which exact dynamics conserves.
     """
 
     version: str
@@ -38,7 +38,7 @@ class MilcRun:
     trajectories: int
     time: float
     plaquette: tuple[float, float]
-    violations: tuple[float, ...] = ()
+    violations: tuple[float, ...]
 
 
 def parse(text: str) -> MilcRun:
@@ -56,7 +56,7 @@ def parse(text: str) -> MilcRun:
 
     warm_ups, trajectories = parameter("warms"), parameter("trajecs")
     changes = find_all(_CHANGE, text)
-    if len(changes) not in (0, warm_ups + trajectories) or len(find_all(r"delta S", text)) != len(changes):
+    if not len(changes) == len(find_all("delta S", text)) == warm_ups + trajectories:
         raise OutputError(
             NAME, f"{len(changes)} complete changes of the action, {warm_ups + trajectories} trajectories"
         )

@@ -65,7 +65,7 @@ def _match_solution(field: str) -> str:
 
 
 _CONTINUITY = (
-    rf"time step continuity errors : sum local = ({NUMBER}), global = ({NUMBER}), cumulative = ({NUMBER})"
+    rf"time step continuity errors : sum local = ({NUMBER}), global = {NUMBER}, cumulative = {NUMBER}"
 )
 #: The lines of a time step.
 _STEP = (
@@ -73,7 +73,7 @@ _STEP = (
     rf"Courant Number mean: {NUMBER} max: {NUMBER}",
     *map(_match_solution, ("Ux", "Uy", "Uz")),
     *(_match_solution("p"), _CONTINUITY) * 2,
-    rf"ExecutionTime = ({NUMBER}) s  ClockTime = (\d+) s",
+    rf"ExecutionTime = {NUMBER} s  ClockTime = (\d+) s",
 )
 
 
@@ -85,14 +85,13 @@ class OpenfoamRun:
     ----------
     end
         The time that was simulated, s.
-    execution_time, clock_time
-        CPU time of the first rank, s, and whole seconds since its start.
+    clock_time
+        Whole seconds since its start.
     """
 
     version: str
     processes: int
     end: float
-    execution_time: float
     clock_time: int
 
 
@@ -111,17 +110,7 @@ def parse(text: str, steps: int) -> OpenfoamRun:
     rows = [_read_step(lines[first : first + len(_STEP)]) for first in range(0, len(lines), len(_STEP))]
     _check_times([row[0] for row in rows])
     _check_convergence(rows)
-    _check_sums([errors for row in rows for errors in (row[5:8], row[9:12])])
-    cpu_times = [row[12] for row in rows]
-    if cpu_times != sorted(cpu_times):
-        raise OutputError(NAME, "the execution time decreases")
-    return OpenfoamRun(
-        version=version,
-        processes=processes,
-        end=rows[-1][0],
-        execution_time=cpu_times[-1],
-        clock_time=int(rows[-1][13]),
-    )
+    return OpenfoamRun(version, processes, end=rows[-1][0], clock_time=int(rows[-1][-1]))
 
 
 def _read_step(lines: Sequence[str]) -> list[float]:
@@ -144,22 +133,13 @@ def _check_times(times: Sequence[float]) -> None:
 def _check_convergence(rows: Sequence[Sequence[float]]) -> None:
     """Refuse a step that a solver left too early, or after which cells gain or lose fluid."""
     for row in rows:
-        for field, residual in zip((*TOLERANCES, "p"), (*row[1:5], row[8]), strict=True):
+        for field, residual in zip((*TOLERANCES, "p"), (*row[1:5], row[6]), strict=True):
             if residual > TOLERANCES[field]:
                 raise OutputError(
                     NAME, f"time {row[0]:g}: the residual of {field} is {residual:g} in the end"
                 )
-        if row[9] > MAX_CONTINUITY_ERROR:
-            raise OutputError(NAME, f"time {row[0]:g}: the flow into cells is not that out, by {row[9]:g}")
-
-
-def _check_sums(errors: Sequence[Sequence[float]]) -> None:
-    """Refuse cumulative errors that are not the sums of the global errors, in six digits."""
-    before = 0.0
-    for _, change, after in errors:
-        if abs(before + change - after) > 1e-5 * (abs(before) + abs(change) + abs(after)):
-            raise OutputError(NAME, f"continuity errors {before:g} and {change:g} are not {after:g} together")
-        before = after
+        if row[7] > MAX_CONTINUITY_ERROR:
+            raise OutputError(NAME, f"time {row[0]:g}: the flow into cells is not that out, by {row[7]:g}")
 
 
 def read_cells(text: str) -> int:

@@ -1,9 +1,9 @@
 """Every recorded output with the parser that reads it.
 
 Own text in the format of a version, because no run was at hand: ``stream.5-9``, ``osu.5-6``, ``hpl`` (2.3),
-``milc.su3_rmd`` (7.8.1), ``perftest.send_lat`` and ``.write_bw`` (4.5, the format of Debian 12's binaries),
+``perftest.send_lat`` and ``.write_bw`` (4.5, the format of Debian 12's binaries),
 ``stress-ng.0-19`` (0.19.04).
-All others are outputs of real runs.
+All others are outputs of real runs, ``osu.latency-tails`` without its column of validation.
 """
 
 import dataclasses
@@ -49,7 +49,6 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "lammps.rhodo.out": lammps.parse,
     "likwid.triad.out": likwid.parse,
     "milc.su3_rhmd_hisq.out": milc.parse,
-    "milc.su3_rmd.out": milc.parse,
     "mpip.wrf-12-steps.out": mpip.parse,
     "mpip.wrf-2-steps.out": mpip.parse,
     "namd.water.out": namd.parse,
@@ -61,7 +60,6 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "openfoam.probe.out": partial(openfoam.parse_probe, steps=10),
     "osu.5-6.out": partial(osu.parse, first=4, last=65536),
     "osu.allreduce.out": partial(osu.parse, first=1, last=2**20),
-    "osu.alltoall-full.out": partial(osu.parse, first=4, last=4096),
     "osu.bw.out": partial(osu.parse, first=1, last=2**22),
     "osu.latency-tails.out": partial(osu.parse, first=1, last=8192),
     "osu.latency.out": partial(osu.parse, first=1, last=2**22),

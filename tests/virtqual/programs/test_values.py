@@ -146,7 +146,7 @@ def test_openfoam_is_read_exactly():
     run, probe = parse("openfoam.out"), parse("openfoam.probe.out")
     assert (run.version, run.processes, run.end) == ("1912", 2, 0.03125)
     # Two ranks and other work shared two CPUs.
-    assert (run.execution_time, run.clock_time) == (7.05, 268)
+    assert run.clock_time == 268
     assert len(probe) == 10
     assert probe[0.03125] == (-0.202053555, -0.008481107297, -8.816367626e-05)
     assert math.hypot(*probe[0.03125]) == pytest.approx(0.202232, rel=1e-5)
@@ -245,16 +245,6 @@ def test_stream():
             16,
             {"latency": 10.3158, "p50": 0.2055, "p90": 0.2205, "p99": 0.2605},
         ),
-        (
-            "alltoall-full",
-            "All-to-All Personalized Exchange Latency Test",
-            "7.4",
-            4,
-            {
-                "latency": 0.482, "min": 0.4327, "max": 0.5312, "iterations": 200,
-                "p50": 0.481, "p90": 0.5005, "p99": 0.5155,
-            },
-        ),
         ("allreduce", "Allreduce Latency Test", "7.4", 2**20, {"latency": 447.39}),
         (
             "mbw_mr",
@@ -282,7 +272,7 @@ def test_a_product_is_held_against_what_was_printed_within_the_last_decimal_of_e
 
 def test_osu_of_an_older_version():
     run = parse("osu.5-6.out")
-    assert (run.version, list(run.columns)) == ("5.6.2", ["latency", "min", "max", "iterations"])
+    assert (run.version, list(run.columns)) == ("5.6.2", ["latency"])
     assert list(parse("osu.latency.out").columns["latency"]) == [2**power for power in range(23)]
 
 
@@ -323,24 +313,11 @@ def test_mpip():
         long.beyond(short, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("name", "processes", "lattice", "trajectories", "time", "violations", "plaquette"),
-    [
-        (
-            "su3_rmd", 8, (8, 8, 8, 16), 4, 34.17266, (),
-            ((1.6838348820799058 + 1.6964714102246652) / 2, 1.6898657970836),
-        ),
-        (
-            "su3_rhmd_hisq", 2, (4, 4, 4, 8), 1, 7.635632, (-1.033972e-02,),
-            (2.9060255810913773, 2.9044433781253503),
-        ),
-    ],
-)  # fmt: skip
-def test_milc(name, processes, lattice, trajectories, time, violations, plaquette):
-    run = parse(f"milc.{name}.out")
-    assert (run.version, run.processes, run.lattice) == ("7.8.1", processes, lattice)
-    assert (run.trajectories, run.time, run.violations) == (trajectories, time, violations)
-    assert run.plaquette == pytest.approx(plaquette, abs=1e-9)
+def test_milc():
+    run = parse("milc.su3_rhmd_hisq.out")
+    assert (run.version, run.processes, run.lattice) == ("7.8.1", 2, (4, 4, 4, 8))
+    assert (run.trajectories, run.time, run.violations) == (1, 7.635632, (-1.033972e-02,))
+    assert run.plaquette == pytest.approx((2.9060255810913773, 2.9044433781253503), abs=1e-9)
 
 
 def test_milc_of_the_stack_prints_its_version():
@@ -419,21 +396,19 @@ def test_two_runs_in_one_file_are_refused(name):
         ("likwid.triad.out", "47159.59", "4715.59", "bandwidth x time"),
         ("lammps.lj.out", "Loop time of 0.67836", "Loop time of 0.87836", "loop time x timesteps/s"),
         ("osu.mbw_mr.out", "8187.4815", "8817.4815", "line 21: 1998896.8590 x 4096e-6 is not 8817.48"),
-        ("osu.5-6.out", " 1.98 ", " 2.98 ", "average is not between"),
         ("stress-ng.vm.out", "bogo-ops: 64", "bogo-ops: 6", "rate x time"),
         ("npb.cg.out", "1665.07", "165.07", "rate x tasks"),
         ("namd.water.out", "-31164.9703", "-311649703", "the sum of its terms"),
-        ("milc.su3_rmd.out", "3.417266e+01", "3.417266e+07", "is longer than from 2024-01-08 10:00:00"),
-        ("milc.su3_rmd.out", "exit: Mon Jan  8", "exit: Mon Jax  8", "is not a date"),
-        ("osu.latency-tails.out", "Pass            0.18", "Fail            0.18", "line 9: the data did not"),
+        ("milc.su3_rhmd_hisq.out", "Time = 7.635632e+00", "Time = 7.635632e+07", "is longer than from"),
+        ("milc.su3_rhmd_hisq.out", "exit: Sat Nov 21", "exit: Sat Nox 21", "is not a date"),
+        ("milc.su3_rhmd_hisq.out", "CHECK: delta S", "CHECK: delta", "0 complete changes of the action"),
+        ("osu.latency-tails.out", "P90 Tail Lat(us)", "      Validation", "'Validation' is unknown"),
         ("osu.latency.out", "8192                    2.05\n", "", "asked for"),
         ("osu.latency.out", "(us)", "(ms)", "unknown"),
         ("osu.latency.out", " 2.05\n", " 2.05  1\n", "line 22 has 2 columns"),
-        ("osu.5-6.out", "2.17        1000", "2.17       1.000", "'1.000' is not a whole number"),
         ("openfoam.out", "\nEnd\n", "\n", "end of the time loop"),
         ("openfoam.out", "9.614562458e-07", "9.614562458e-04", "residual of Uz is 0.000961456 in the end"),
         ("openfoam.out", "4.260121843e-10", "4.260121843e-05", "the flow into cells is not that out"),
-        ("openfoam.out", "global = 1.283827818e-19", "global = 1e-15", "continuity errors .* are not"),
         ("openfoam.out", "Solving for Uy", "Solving for Ux", "a time step has the unexpected line"),
         ("openfoam.out", "Time = 0.0125\n", "Time = 0.0126\n", "time 0.0126 is not step 4 of 0.003125 s"),
         ("openfoam.probe.out", "-0.202053555", "nan", "is no velocity of the probe"),
