@@ -164,6 +164,15 @@ class _Constructor(RoundTripConstructor):  # type: ignore[misc, unused-ignore]
             ) from None
 
 
+def _make_reader() -> YAML:
+    yaml = YAML(typ="rt", pure=True)
+    # Comments are not kept, as the round-trip classes would: that takes a fifth of the time.
+    yaml.Scanner, yaml.Parser = Scanner, Parser
+    yaml.Composer = _Composer
+    yaml.Constructor = _Constructor
+    return yaml
+
+
 def parse(path: Path, text: str | None = None) -> Document:
     """Read a YAML file with its line numbers; `text` is its content if it has been read.
 
@@ -172,11 +181,7 @@ def parse(path: Path, text: str | None = None) -> Document:
     DataError
         The file cannot be read, is no YAML, or holds more than reviewed files need.
     """
-    yaml = YAML(typ="rt", pure=True)
-    # Comments are not kept, as the round-trip classes would: that takes a fifth of the time.
-    yaml.Scanner, yaml.Parser = Scanner, Parser
-    yaml.Composer = _Composer
-    yaml.Constructor = _Constructor
+    yaml = _make_reader()
     try:
         if text is None:
             text = reading.read_bytes(path, reading.MAX_REVIEWED_BYTES).decode("utf-8-sig")

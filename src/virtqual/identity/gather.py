@@ -15,10 +15,14 @@ from virtqual.identity.record import NotObservable, unseen
 
 #: Lines of one file at most; of /proc/cpuinfo they hold the first CPU, of which 512 may follow.
 MAX_LINES = 96
-_CPU, _NODE = "/sys/devices/system/cpu", "/sys/devices/system/node"
+CPU_DIR, NODE_DIR, DMI_DIR = "/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/class/dmi/id"
 _LINK = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
 _PCI = ("numa_node", "uevent", "physfn/vendor", *_LINK)
-_CLOCK = "/sys/devices/system/clocksource/clocksource0"
+CLOCK_DIR = "/sys/devices/system/clocksource/clocksource0"
+TRANSPARENT_PAGES_FILE, HUGE_PAGES_DIR = (
+    "/sys/kernel/mm/transparent_hugepage/enabled",
+    "/sys/kernel/mm/hugepages",
+)
 #: The files, as shell patterns.
 FILES = (
     "/proc/sys/kernel/hostname",
@@ -31,24 +35,24 @@ FILES = (
     "/proc/self/limits",
     "/proc/self/status",
     "/sys/hypervisor/type",
-    *(f"/sys/class/dmi/id/{name}" for name in ("sys_vendor", "product_name", "product_version")),
-    *(f"/sys/class/dmi/id/bios_{name}" for name in ("vendor", "version")),
-    f"{_CLOCK}/current_clocksource",
-    f"{_CLOCK}/available_clocksource",
-    f"{_CPU}/online",
-    f"{_CPU}/smt/active",
-    f"{_CPU}/vulnerabilities/*",
-    f"{_CPU}/cpu[0-9]*/topology/physical_package_id",
-    f"{_CPU}/cpu[0-9]*/topology/thread_siblings_list",
-    *(f"{_CPU}/cpu0/cache/index*/{name}" for name in ("level", "type", "size", "shared_cpu_list")),
-    f"{_CPU}/cpu0/cpufreq/scaling_governor",
-    f"{_CPU}/cpufreq/boost",
-    f"{_CPU}/intel_pstate/no_turbo",
-    f"{_CPU}/cpuidle/current_driver",
-    f"{_NODE}/node[0-9]*/cpulist",
-    f"{_NODE}/node[0-9]*/distance",
-    "/sys/kernel/mm/transparent_hugepage/enabled",
-    "/sys/kernel/mm/hugepages/hugepages-*/nr_hugepages",
+    *(f"{DMI_DIR}/{name}" for name in ("sys_vendor", "product_name", "product_version")),
+    *(f"{DMI_DIR}/bios_{name}" for name in ("vendor", "version")),
+    f"{CLOCK_DIR}/current_clocksource",
+    f"{CLOCK_DIR}/available_clocksource",
+    f"{CPU_DIR}/online",
+    f"{CPU_DIR}/smt/active",
+    f"{CPU_DIR}/vulnerabilities/*",
+    f"{CPU_DIR}/cpu[0-9]*/topology/physical_package_id",
+    f"{CPU_DIR}/cpu[0-9]*/topology/thread_siblings_list",
+    *(f"{CPU_DIR}/cpu0/cache/index*/{name}" for name in ("level", "type", "size", "shared_cpu_list")),
+    f"{CPU_DIR}/cpu0/cpufreq/scaling_governor",
+    f"{CPU_DIR}/cpufreq/boost",
+    f"{CPU_DIR}/intel_pstate/no_turbo",
+    f"{CPU_DIR}/cpuidle/current_driver",
+    f"{NODE_DIR}/node[0-9]*/cpulist",
+    f"{NODE_DIR}/node[0-9]*/distance",
+    TRANSPARENT_PAGES_FILE,
+    f"{HUGE_PAGES_DIR}/hugepages-*/nr_hugepages",
     "/etc/tuned/active_profile",
     *(f"/sys/class/net/*/{name}" for name in ("mtu", "speed")),
     *(f"/sys/class/net/*/device/{name}" for name in _PCI),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -121,31 +121,28 @@ def read_libvirt(text: str) -> Fields:
         element = domain.find(path)
         if element is not None and element.get(attribute):
             fields[field] = element.get(attribute)
-    memory = domain.find("memory")
-    if memory is not None and memory.text:
-        unit = memory.get("unit", "KiB").lower()
-        if unit not in _UNITS:
-            raise UsageError(f"libvirt: memory {memory.text[:60]!r} {unit[:60]} is not a size")
-        fields["memory_mib"] = _read_count(memory.text, "libvirt: <memory>") * _UNITS[unit] // 2**20
+    memory_mib = _read_libvirt_memory(domain)
+    if memory_mib is not None:
+        fields["memory_mib"] = memory_mib
     return fields
+
+
+def _read_libvirt_memory(domain: ElementTree.Element) -> int | None:
+    """Return the memory of a domain, MiB."""
+    memory = domain.find("memory")
+    if memory is None or not memory.text:
+        return None
+    unit = memory.get("unit", "KiB").lower()
+    if unit not in _UNITS:
+        raise UsageError(f"libvirt: memory {memory.text[:60]!r} {unit[:60]} is not a size")
+    return _read_count(memory.text, "libvirt: <memory>") * _UNITS[unit] // 2**20
 
 
 def read_qemu(arguments: Sequence[str]) -> Fields:
     """Read the arguments of a QEMU process (``/proc/PID/cmdline``)."""
     fields: Fields = {}
-    options = [
-        (word.lstrip("-"), value)
-        for word, value in zip(arguments, [*arguments[1:], ""], strict=True)
-        if word.startswith("-")
-    ]
     cells, backends = 0, []
-    for option, value in options:
-        words = value.split(",")
-        head, parts = words[0], dict(word.split("=", 1) for word in words if "=" in word)
-        if option == "object" and value.startswith("{"):
-            # libvirt's form.
-            parts = _read_object(value)
-            head = parts.get("qom-type", "")
+    for option, value, head, parts in _split_options(arguments):
         if option == "enable-kvm":
             fields["accelerator"] = "kvm"
         elif option in ("machine", "M"):
@@ -173,11 +170,26 @@ def read_qemu(arguments: Sequence[str]) -> Fields:
     return fields
 
 
+def _split_options(arguments: Sequence[str]) -> Iterator[tuple[str, str, str, dict[str, str]]]:
+    """Yield each option of QEMU with its value, the first word of the value, and its keys."""
+    for word, value in zip(arguments, [*arguments[1:], ""], strict=True):
+        option = word.lstrip("-")
+        if not word.startswith("-"):
+            continue
+        if option == "object" and value.startswith("{"):
+            # libvirt's form.
+            parts = _read_object(value)
+            yield option, value, parts.get("qom-type", ""), parts
+        else:
+            words = value.split(",")
+            yield option, value, words[0], dict(part.split("=", 1) for part in words if "=" in part)
+
+
 def _read_object(text: str) -> dict[str, str]:
     """Return the keys of an object in JSON that have a value, in the words of QEMU's other form."""
     try:
         content = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise UsageError(f"QEMU: -object {text[:60]!r} is not JSON") from None
     return {key: "on" if value is True else str(value) for key, value in content.items() if value}
 

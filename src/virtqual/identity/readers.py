@@ -8,12 +8,18 @@ from collections.abc import Mapping
 from virtqual.identity import record
 from virtqual.identity.cpus import MAX_THREADS, cpu_list, cpu_text
 from virtqual.identity.devices import hcas, nics
-from virtqual.identity.gather import VMWARE_SESSION, NodeFiles
+from virtqual.identity.gather import (
+    CLOCK_DIR,
+    CPU_DIR,
+    DMI_DIR,
+    HUGE_PAGES_DIR,
+    NODE_DIR,
+    TRANSPARENT_PAGES_FILE,
+    VMWARE_SESSION,
+    NodeFiles,
+)
 from virtqual.identity.record import Count, Table, Text, seen, unseen
 
-_CPU, _NODE, _DMI = "/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/class/dmi/id"
-_CLOCK = "/sys/devices/system/clocksource/clocksource0"
-_THP, _HUGE = "/sys/kernel/mm/transparent_hugepage/enabled", "/sys/kernel/mm/hugepages"
 #: Vendors by a word of the firmware; the first that matches counts, and QEMU's own firmware is the last.
 _VENDORS = {
     "VMware": "VMware",
@@ -78,8 +84,8 @@ def _read_all(files: NodeFiles, *paths: str) -> str:
 def _read_hypervisor(files: NodeFiles) -> record.Hypervisor:
     flags = _search_cpuinfo(files, "flags")
     present = "hypervisor" in flags.split() if seen(flags) else flags
-    hardware_files = [f"{_DMI}/{name}" for name in ("sys_vendor", "product_name", "product_version")]
-    firmware_files = [f"{_DMI}/bios_{name}" for name in ("vendor", "version")]
+    hardware_files = [f"{DMI_DIR}/{name}" for name in ("sys_vendor", "product_name", "product_version")]
+    firmware_files = [f"{DMI_DIR}/bios_{name}" for name in ("vendor", "version")]
     build = re.search(r"version\s*=\s*(VMware ESXi \S+ build-\d+)", files.texts.get(VMWARE_SESSION, ""))
     hidden = unseen("the build is not shown to guests; the hypervisor's host can say it")
     bare = unseen("the CPU says that it runs under no hypervisor")
@@ -95,12 +101,12 @@ def _read_hypervisor(files: NodeFiles) -> record.Hypervisor:
 
 
 def _read_clocks(files: NodeFiles) -> str:
-    return _read_all(files, f"{_CLOCK}/available_clocksource", f"{_CLOCK}/current_clocksource")
+    return _read_all(files, f"{CLOCK_DIR}/available_clocksource", f"{CLOCK_DIR}/current_clocksource")
 
 
 def _read_vendor(files: NodeFiles) -> Text:
     names = ("sys_vendor", "product_name", "bios_vendor", "bios_version")
-    firmware = _read_all(files, *(f"{_DMI}/{name}" for name in names)).lower()
+    firmware = _read_all(files, *(f"{DMI_DIR}/{name}" for name in names)).lower()
     for word, vendor in _VENDORS.items():
         if word.lower() in firmware:
             return vendor
@@ -142,26 +148,28 @@ def _read_cpu(files: NodeFiles) -> record.Cpu:
 
 def cores(files: NodeFiles) -> dict[int, frozenset[int]]:
     """Return the hardware threads of the core that each CPU belongs to, as far as the node shows them."""
-    threads = {cpu: files.text(f"{_CPU}/cpu{cpu}/topology/thread_siblings_list") for cpu in _list_cpus(files)}
+    threads = {
+        cpu: files.text(f"{CPU_DIR}/cpu{cpu}/topology/thread_siblings_list") for cpu in _list_cpus(files)
+    }
     return {cpu: cpu_list(text, MAX_THREADS) for cpu, text in threads.items() if seen(text)}
 
 
 def _list_cpus(files: NodeFiles) -> list[int]:
-    return [int(name[3:]) for name in files.under(_CPU) if re.fullmatch(r"cpu\d{1,5}", name)]
+    return [int(name[3:]) for name in files.under(CPU_DIR) if re.fullmatch(r"cpu\d{1,5}", name)]
 
 
 def _read_topology(files: NodeFiles, used: str) -> record.Topology:
     packages: dict[str, set[int]] = {}
     for cpu in _list_cpus(files):
-        package = files.text(f"{_CPU}/cpu{cpu}/topology/physical_package_id")
+        package = files.text(f"{CPU_DIR}/cpu{cpu}/topology/physical_package_id")
         if seen(package):
             packages.setdefault(package, set()).add(cpu)
-    online = files.text(f"{_CPU}/online")
+    online = files.text(f"{CPU_DIR}/online")
     if seen(online):
         cpu_list(online)
     siblings = cores(files)
-    absent = unseen(f"{_CPU}/cpu*/topology: not there")
-    active = files.text(f"{_CPU}/smt/active")
+    absent = unseen(f"{CPU_DIR}/cpu*/topology: not there")
+    active = files.text(f"{CPU_DIR}/smt/active")
     allowed = used or _search(files, "/proc/self/status", r"^Cpus_allowed_list:\s*(\S+)")
     own = cpu_list(allowed) if seen(allowed) else frozenset(siblings)
     threads_used = [len(cpus & own) for cpus in siblings.values() if cpus & own]
@@ -180,16 +188,16 @@ def _read_topology(files: NodeFiles, used: str) -> record.Topology:
 
 
 def _read_nodes(files: NodeFiles, name: str) -> Table:
-    nodes = {node: files.text(f"{_NODE}/{node}/{name}") for node in files.under(_NODE)}
+    nodes = {node: files.text(f"{NODE_DIR}/{node}/{name}") for node in files.under(NODE_DIR)}
     table = {node[4:]: text for node, text in nodes.items() if re.fullmatch(r"node\d+", node) and seen(text)}
     if name == "cpulist":
         # A CPU belongs to one node, so that all lists together are one list.
         cpu_list(",".join(table.values()))
-    return table or unseen(f"{_NODE}: no NUMA node is shown")
+    return table or unseen(f"{NODE_DIR}: no NUMA node is shown")
 
 
 def _read_caches(files: NodeFiles) -> Table:
-    base, caches = f"{_CPU}/cpu0/cache", {}
+    base, caches = f"{CPU_DIR}/cpu0/cache", {}
     for index in files.under(base):
         level, size, shared, kind = (
             files.text(f"{base}/{index}/{name}") for name in ("level", "size", "shared_cpu_list", "type")
@@ -211,39 +219,39 @@ def _read_memory(files: NodeFiles) -> record.Memory:
         kib = _search(files, "/proc/meminfo", rf"^{name}:\s+(\d{{1,18}})\b")
         return int(kib) // 1024 if seen(kib) else kib
 
-    pages = files.text(_THP)
+    pages = files.text(TRANSPARENT_PAGES_FILE)
     chosen = re.search(r"\[(\S+)\]", pages) if seen(pages) else None
-    pools = {pool.removeprefix("hugepages-"): f"{pool}/nr_hugepages" for pool in files.under(_HUGE)}
+    pools = {pool.removeprefix("hugepages-"): f"{pool}/nr_hugepages" for pool in files.under(HUGE_PAGES_DIR)}
     return record.Memory(
         total_mib=read_mib("MemTotal"),
         swap_mib=read_mib("SwapTotal"),
         # The file has all choices, such as "always [madvise] never".
         transparent_huge_pages=chosen[1] if chosen else pages,
-        huge_pages=_read_table(files, _HUGE, pools),
+        huge_pages=_read_table(files, HUGE_PAGES_DIR, pools),
     )
 
 
 def _read_kernel(files: NodeFiles) -> record.Kernel:
-    base = f"{_CPU}/vulnerabilities"
+    base = f"{CPU_DIR}/vulnerabilities"
     return record.Kernel(
         release=files.text("/proc/sys/kernel/osrelease"),
         command_line=files.text("/proc/cmdline"),
         mitigations=_read_table(files, base, {name: name for name in files.under(base)}),
-        clock_source=files.text(f"{_CLOCK}/current_clocksource"),
-        clock_sources=files.text(f"{_CLOCK}/available_clocksource"),
+        clock_source=files.text(f"{CLOCK_DIR}/current_clocksource"),
+        clock_sources=files.text(f"{CLOCK_DIR}/available_clocksource"),
         numa_balancing=files.text("/proc/sys/kernel/numa_balancing"),
     )
 
 
 def _read_power(files: NodeFiles) -> record.Power:
-    no_turbo, boost = files.text(f"{_CPU}/intel_pstate/no_turbo"), files.text(f"{_CPU}/cpufreq/boost")
+    no_turbo, boost = files.text(f"{CPU_DIR}/intel_pstate/no_turbo"), files.text(f"{CPU_DIR}/cpufreq/boost")
     turbo: Text = unseen("no frequency driver shows it")
     if seen(no_turbo):
         turbo = "on" if no_turbo == "0" else "off"
     elif seen(boost):
         turbo = "on" if boost == "1" else "off"
     return record.Power(
-        governor=files.text(f"{_CPU}/cpu0/cpufreq/scaling_governor"),
+        governor=files.text(f"{CPU_DIR}/cpu0/cpufreq/scaling_governor"),
         turbo=turbo,
-        idle_driver=files.text(f"{_CPU}/cpuidle/current_driver"),
+        idle_driver=files.text(f"{CPU_DIR}/cpuidle/current_driver"),
     )

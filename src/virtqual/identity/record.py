@@ -5,6 +5,7 @@ Every value was read, or is a :class:`NotObservable` with the reason. No value i
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
@@ -106,6 +107,14 @@ class Topology(Part):
     distances: Table
     caches: Table
 
+    @property
+    def last_level_cache(self) -> tuple[str, str] | NotObservable:
+        """The size of the first CPU's last-level cache, and the list of the CPUs that share it."""
+        if not seen(self.caches):
+            return self.caches
+        size, _, sharing_cpus = self.caches[max(self.caches)].partition(" shared by ")
+        return size, sharing_cpus
+
     def spanned(self, table: Table) -> tuple[str, ...] | NotObservable:
         """Return the keys of a table of CPU lists that the CPUs in use lie in (all, if those are unknown)."""
         if not seen(table):
@@ -175,6 +184,17 @@ class Port(Part):
     state: Text
     rate: Text
     link_layer: Text
+
+    @property
+    def is_active(self) -> bool:
+        """The port carries messages."""
+        return seen(self.state) and "ACTIVE" in self.state.upper()
+
+    @property
+    def gbit(self) -> float:
+        """The rate in Gbit/s; 0 if it is not known."""
+        match = re.match(r"\d+(\.\d+)?", self.rate) if seen(self.rate) else None
+        return float(match[0]) if match else 0.0
 
 
 class Hca(Part):

@@ -44,10 +44,8 @@ def hca_missing(native: Identity, virtual: Identity, limits: Limits) -> Found:
 def link_rate(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A port that is down on one side, or trained to a lower rate; on both, where its rate is stated."""
     all_ports = [[port for hca in node.hcas for port in hca.ports] for node in (native, virtual)]
-    active = [
-        [port for port in ports if seen(port.state) and "ACTIVE" in port.state.upper()] for ports in all_ports
-    ]
-    rates = [[_number(port.rate) for port in ports if seen(port.rate)] for ports in active]
+    active = [[port for port in ports if port.is_active] for ports in all_ports]
+    rates = [[port.gbit for port in ports if port.gbit] for ports in active]
     stated = virtual.host.link_gbit if seen(virtual.host) else virtual.host
     if seen(stated):
         if not active[1]:

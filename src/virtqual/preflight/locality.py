@@ -108,7 +108,7 @@ def numa_false(native: Identity, virtual: Identity, limits: Limits) -> Found:
 
 def _under_one_cache(topology: Topology) -> list[str]:
     """Return the NUMA nodes that a last-level cache spans; none where it is not seen."""
-    last, numa = _last_cache(topology), topology.numa
+    last, numa = topology.last_level_cache, topology.numa
     if not (seen(last) and seen(numa)):
         return []
     shared = cpu_list(last[1])
@@ -155,16 +155,9 @@ def smt(native: Identity, virtual: Identity, limits: Limits) -> Found:
 @rule("nodes", "caches")
 def caches(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """Programs size their blocks by the caches that they are told of."""
-    last = [_last_cache(node.topology) for node in (native, virtual)]
+    last = [node.topology.last_level_cache for node in (native, virtual)]
     sizes = [cache if not seen(cache) else cache[0] for cache in last]
     yield from differs("the last-level cache", *sizes)
-
-
-def _last_cache(topology: Topology) -> tuple[str, str] | NotObservable:
-    if not seen(topology.caches):
-        return topology.caches
-    size, _, shared = topology.caches[max(topology.caches)].partition(" shared by ")
-    return size, shared
 
 
 @rule("nodes", "vm-size")

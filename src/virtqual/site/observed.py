@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from virtqual.identity import Identity, record, seen
+from virtqual.identity import Identity, seen
 from virtqual.identity.cpus import cpu_list
 from virtqual.site.hosts import shorten
 from virtqual.site.partitions import SlurmPartition
@@ -89,24 +89,18 @@ def _observe_memory(identity: Identity, node: str, slurm_mib: int | None) -> dic
         facts["memory_mib"] = Fact(int(usable * share), f"{share:.0%} of the {usable} MiB of", node, note)
     if seen(topology.numa):
         facts["numa_nodes"] = Fact(len(topology.numa), "NUMA nodes in /sys of", node)
-    if seen(topology.caches) and seen(topology.cpus):
-        level = max(topology.caches)
-        size, _, sharing_cpus = topology.caches[level].partition(" shared by ")
+    if seen(cache := topology.last_level_cache) and seen(topology.cpus):
+        size, sharing_cpus = cache
         if match := re.fullmatch(r"(\d+)([KMG])", size):
             count = max(1, len(cpu_list(topology.cpus)) // max(1, len(cpu_list(sharing_cpus))))
             cache_bytes = count * int(match[1]) * _UNIT_BYTES[match[2]]
-            facts["llc_bytes"] = Fact(cache_bytes, f"{level} caches in /sys of", node)
+            facts["llc_bytes"] = Fact(cache_bytes, "last-level caches in /sys of", node)
     return facts
 
 
 def _observe_rdma(identity: Identity, node: str) -> dict[str, Fact]:
     """Return the fastest active port of the RDMA devices."""
-    ports = [
-        (_read_gbit(port), hca.name)
-        for hca in identity.hcas
-        for port in hca.ports
-        if seen(port.state) and "ACTIVE" in port.state.upper()
-    ]
+    ports = [(port.gbit, hca.name) for hca in identity.hcas for port in hca.ports if port.is_active]
     if not ports:
         return {}
     gbit, device = max(ports, key=lambda port: port[0])
@@ -115,12 +109,6 @@ def _observe_rdma(identity: Identity, node: str) -> dict[str, Fact]:
         rate = int(gbit) if gbit == int(gbit) else gbit
         facts["link_gbit"] = Fact(rate, f"rate of {device} on", node)
     return facts
-
-
-def _read_gbit(port: record.Port) -> float:
-    """Return the rate of a port, Gbit/s; 0 if it is not known."""
-    match = re.match(r"\d+(\.\d+)?", port.rate) if seen(port.rate) else None
-    return float(match[0]) if match else 0.0
 
 
 def _observe_hypervisor(identity: Identity, node: str) -> dict[str, Fact]:

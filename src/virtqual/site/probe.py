@@ -76,16 +76,13 @@ def gather_from_node(
     if not any(option.startswith("--jobid=") for option in place):
         # After the timeout srun takes its job out of the queue.
         place = [*place, f"--time={PROBE_TIME_LIMIT_MINUTES}", f"--immediate={timeout}"]
-    command = [
-        *("srun", *place, f"--job-name={name}"),
-        *("--nodes=1", "--ntasks=1", f"--cpus-per-task={cpus}", "sh", "-c", gather.script(then=commands)),
-    ]
+    size = ("--nodes=1", "--ntasks=1", f"--cpus-per-task={cpus}")
+    command = ["srun", *place, f"--job-name={name}", *size, "sh", "-c", gather.script(then=commands)]
+    seconds = timeout + 2 * 60 * PROBE_TIME_LIMIT_MINUTES
     failure = f"cannot examine a node of partition {partition}"
     try:
         with wait.following(f"1 node of {partition}", lambda: slurm.list_pending_reasons(name), interval):
-            completed = execute.run(
-                command, env=slurm.environment(), seconds=timeout + 2 * 60 * PROBE_TIME_LIMIT_MINUTES
-            )
+            completed = execute.run(command, env=slurm.environment(), seconds=seconds)
     except InfrastructureError as error:
         raise InfrastructureError(f"{failure}: {error}") from None
     try:

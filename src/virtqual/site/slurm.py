@@ -95,8 +95,8 @@ def environment(*, bare: bool = False) -> dict[str, str]:
 
 def find_partition_name(partition: Partition) -> str | None:
     """Return the name of Slurm's partition from the options of a session's jobs."""
-    options = _parse_options(partition)
-    return next((value for option, value in options if option == "--partition"), None)
+    # Of an option that stands twice Slurm takes the last.
+    return dict(_parse_options(partition)).get("--partition")
 
 
 def select_nodes(partition: Partition, nodes: Iterable[str]) -> set[str]:

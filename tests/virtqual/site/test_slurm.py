@@ -154,6 +154,7 @@ def test_nodes_that_access_names_are_those_that_are_watched(commands):
     # A session asks with options of its own.
     assert slurm.select_nodes(partition("-p", "vm", session=["-pvm", "-wvm[1-2]"]), nodes) == {"vm1", "vm2"}
     assert slurm.find_partition_name(partition("-p", "vm", session=["--partition=long"])) == "long"
+    assert slurm.find_partition_name(partition("-p", "vm", "--partition=other")) == "other"
 
 
 def test_a_line_that_is_no_answer_is_none(commands):
