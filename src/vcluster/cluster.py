@@ -17,7 +17,7 @@ from typing import IO, Any
 from vcluster import emulated, namespaces, rdma
 from vcluster import state as st
 from vcluster.command import read_output
-from vcluster.directory import StateDirectory
+from vcluster.directory import StateDirectory, read_log
 from vcluster.errors import BootError, ClusterError, NodeError, OptionError
 from vcluster.options import Options
 from vcluster.plan import BootPlan
@@ -160,11 +160,10 @@ def _explain_failure(directory: StateDirectory, last_message: dict[str, Any]) ->
     """Return why a boot failed, by the supervisor's last message or log, and by the guests' consoles."""
     reason = str(last_message.get("failed", ""))
     if not reason:
-        log = directory.logs / "supervisor.log"
-        lines = log.read_text(errors="replace", encoding="utf-8").strip().splitlines() if log.exists() else []
+        lines = read_log(directory.logs / "supervisor.log").strip().splitlines()
         reason = lines[-1] if lines else "the namespaces could not be made"
     for console in sorted(directory.logs.glob("*.console")):
-        for line in console.read_text(errors="replace", encoding="utf-8").splitlines():
+        for line in read_log(console).splitlines():
             if "vcluster: FAILED" in line:
                 reason += f"; {console.stem} says: {line.partition('FAILED: ')[2]}"
     return f"the cluster did not start: {reason} (logs: {directory.logs})"

@@ -81,3 +81,17 @@ def resolve_visible(path: Path, name: str) -> Path:
                 f"{name} {real} lies below {hidden}, which every node mounts anew: choose another."
             )
     return real
+
+
+def read_log(file: Path) -> str:
+    """Return the text of a log or a console, empty if it does not exist."""
+    return file.read_text(errors="replace", encoding="utf-8") if file.exists() else ""
+
+
+def replace_file(file: Path, content: bytes, mode: int = 0o644) -> None:
+    """Write a file in one step, so that a reader never sees half of it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = file.with_name(f".{file.name}.{os.getpid()}")
+    new.write_bytes(content)
+    new.chmod(mode)
+    new.replace(file)

@@ -7,7 +7,7 @@ import shutil
 from importlib import resources
 from pathlib import Path
 
-from vcluster.directory import StateDirectory
+from vcluster.directory import StateDirectory, replace_file
 from vcluster.requirements import SEARCH_PATH, program
 
 COMMANDS = ("sbatch", "srun", "squeue", "sacct", "scancel", "scontrol", "sinfo")
@@ -15,7 +15,6 @@ COMMANDS = ("sbatch", "srun", "squeue", "sacct", "scancel", "scontrol", "sinfo")
 
 def install_commands(directory: StateDirectory) -> Path:
     """Write the forwarding commands and return their folder."""
-    directory.bin.mkdir(parents=True, exist_ok=True)
     template = resources.files("vcluster").joinpath("shim/forward").read_text(encoding="utf-8")
     # The forwarding commands may be on the PATH already.
     folders = [folder for folder in SEARCH_PATH.split(":") if Path(folder) != directory.bin]
@@ -28,10 +27,7 @@ def install_commands(directory: StateDirectory) -> Path:
         script = script.replace("@REAL@", shlex.quote(real))
         script = script.replace("@NSENTER@", shlex.quote(str(program("nsenter"))))
         target = directory.bin / name
-        # A shell may be reading the file: it is replaced in one step, and only if it changes.
+        # A shell may be reading the file.
         if not target.exists() or target.read_text(encoding="utf-8") != script:
-            new = target.with_name(f".{name}.new")
-            new.write_text(script, encoding="utf-8")
-            new.chmod(0o755)
-            new.replace(target)
+            replace_file(target, script.encode(), 0o755)
     return directory.bin

@@ -7,7 +7,6 @@ import lzma
 import os
 import re
 import struct
-import tempfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 
 from vcluster import initramfs
 from vcluster.command import read_output, run
-from vcluster.directory import StateDirectory
+from vcluster.directory import StateDirectory, replace_file
 from vcluster.errors import ClusterError, RequirementError
 from vcluster.requirements import program
 
@@ -128,7 +127,7 @@ def unpack_kernel(kernel: GuestKernel, cache: Path) -> Path:
             raise ClusterError(
                 f"{kernel.image} is compressed in an unknown way: name another kernel with --kernel."
             )
-        _write(target, unpacked)
+        replace_file(target, unpacked)
     return target
 
 
@@ -186,12 +185,5 @@ def make_base_initramfs(
                 initramfs.file(f"{folder}/{file.name}", decompress(file.read_bytes())) for file in files
             ]
             entries.append(initramfs.file(f"{folder}/order", "".join(f"{file.name}\n" for file in files)))
-        _write(target, initramfs.archive(entries))
+        replace_file(target, initramfs.archive(entries))
     return target
-
-
-def _write(target: Path, data: bytes) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file:
-        file.write(data)
-    Path(file.name).replace(target)

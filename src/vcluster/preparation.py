@@ -56,10 +56,6 @@ def prepare(
     virtual = topology.make_nodes("virtual", options.vms, options.vcpus, shared_cpus, options.mac)
     nodefiles.write_files(directory, options, native, virtual)
     state = _describe_cluster(options, created, guests, native, virtual)
-    # The machine of each node that has a kernel of its own.
-    machines = {vm.name: vm.name for vm in virtual}
-    machines |= {node: vm_host.name for vm_host in state.hosts if vm_host.emulator for node in vm_host.native}
-    consoles = {node: directory.logs / f"{machine}.console" for node, machine in machines.items()}
     plan = BootPlan(
         etc=directory.etc,
         logs=directory.logs,
@@ -69,11 +65,18 @@ def prepare(
         emulated=guests.emulator is not None,
         machines=tuple(_plan_machines(directory, options, guests, native, virtual)),
         pin=options.pin or guests.emulator is not None,
-        rdma_consoles={} if guests.files.rdma_obstacle else consoles,
+        rdma_consoles={} if guests.files.rdma_obstacle else _find_consoles(directory.logs, state),
         boot_seconds=seconds,
         preload=namespaces.make_preload_library(directory.cache) if as_user else None,
     )
     return state, plan
+
+
+def _find_consoles(logs: Path, state: st.State) -> dict[str, Path]:
+    """Return the console of each node that has a kernel of its own."""
+    machines = {vm: vm for vm in state.partitions.virtual.nodes}
+    machines |= {node: vm_host.name for vm_host in state.hosts if vm_host.emulator for node in vm_host.native}
+    return {node: logs / f"{machine}.console" for node, machine in machines.items()}
 
 
 def emulates_hosts(directory: StateDirectory, options: Options) -> bool:

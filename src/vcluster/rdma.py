@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from vcluster.directory import read_log
 from vcluster.kernel import RDMA_MODULES, GuestKernel, list_missing_modules
 from vcluster.requirements import find
 from vcluster.state import State
@@ -26,8 +27,7 @@ def find_obstacle(kernel: GuestKernel) -> str | None:
 
 def read_answer(console: Path) -> str | None:
     """Return the device that a guest has made, or ``none, REASON``; None if the guest has not answered."""
-    text = console.read_text(errors="replace", encoding="utf-8") if console.exists() else ""
-    for line in text.splitlines():
+    for line in read_log(console).splitlines():
         if line.startswith(CONSOLE_PREFIX):
             return line.removeprefix(CONSOLE_PREFIX).partition(" (")[0].strip()
     return None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from vcluster.directory import replace_file
 from vcluster.errors import StateError
 from vcluster.options import Options
 from vcluster.processes import Process
@@ -125,11 +125,8 @@ class State(_StatePart):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     def save(self, path: Path) -> None:
-        """Replace the file in one step: a reader never sees half of it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(f".{path.name}.{os.getpid()}")
-        new.write_text(self.model_dump_json(indent=2, by_alias=True) + "\n", encoding="utf-8")
-        new.replace(path)
+        """Write the state file."""
+        replace_file(path, f"{self.model_dump_json(indent=2, by_alias=True)}\n".encode())
 
     def is_running(self) -> bool:
         """Return whether the processes that hold the cluster still run."""

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from vcluster import emulated, network, qemu, rdma
 from vcluster.command import read_output, run
+from vcluster.directory import read_log
 from vcluster.errors import BootError, ClusterError, NodeError
 from vcluster.plan import BootPlan, WatchedProgram
 from vcluster.requirements import SEARCH_PATH, program
@@ -185,16 +186,14 @@ class Supervisor:
     def _note_lost_vms(self) -> None:
         """Note the VMs of emulated hosts that have ended; their hosts print it on their consoles."""
         for host in self.plan.machines:
-            console = self.plan.logs / f"{host.name}.console"
-            text = console.read_text(errors="replace", encoding="utf-8") if console.exists() else ""
-            if match := re.search(r"VM (\S+) (?:died|ended) \(.*?\)", text):
+            console = read_log(self.plan.logs / f"{host.name}.console")
+            if match := re.search(r"VM (\S+) (?:died|ended) \(.*?\)", console):
                 self.lost[match[1]] = match[0]
 
     def _restart_silent_machines(self) -> None:
         """Start machines that printed nothing anew: an emulated CPU may hang in the guest's first steps."""
         for machine in self.plan.machines:
-            console = self.plan.logs / f"{machine.name}.console"
-            if not console.exists() or console.stat().st_size == 0:
+            if not read_log(self.plan.logs / f"{machine.name}.console"):
                 self._restart(machine)
                 seconds = SILENT_SHARE * self.plan.boot_seconds
                 self.report(step=f"{machine.name} said nothing for {seconds:.0f} s: started again")
@@ -289,7 +288,7 @@ class Supervisor:
         return self._read_states() == {node.name: "idle" for node in self.plan.nodes} and not self._unpinned
 
     def _last_line(self, name: str) -> str:
-        log = (self.plan.logs / f"{name}.out").read_text(errors="replace", encoding="utf-8").strip()
+        log = read_log(self.plan.logs / f"{name}.out").strip()
         return f": {log.splitlines()[-1][-300:]}" if log else ""
 
 

@@ -50,13 +50,16 @@ def cluster(fresh: Cluster) -> Cluster:
 def state(tmp_path: Path) -> st.State:
     """The state of a cluster of one native node and two VMs, held by this process."""
     native, virtual = (
-        st.ClusterPartition(nodes=nodes, cpus_per_node=2, memory_mib=1024, host_cpus={})
+        st.ClusterPartition(
+            nodes=nodes, cpus_per_node=2, memory_mib=1024, host_cpus=dict.fromkeys(nodes, (0, 1))
+        )
         for nodes in (("native1",), ("vm1", "vm2"))
     )
     process = Process.look_up(os.getpid())
     return st.State(
         status="up",
         created=datetime.now(UTC),
+        boot_seconds=12.5,
         shared=tmp_path,
         options=make_options(),
         hypervisor=st.ClusterHypervisor(

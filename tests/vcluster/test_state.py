@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -94,3 +95,5 @@ def test_damage_names_each_lost_node_with_its_reason(
     result = CliRunner().invoke(app, ["status", "--json"])
     assert json.loads(result.stdout)["healthy"] is (damage == "")
     assert (result.exit_code, damage in result.stderr) == (5 if damage else 0, True)
+    table = CliRunner().invoke(app, ["status"]).stdout
+    assert re.search(r"^vm2 +virtual +this machine +0,1 +\w", table, re.MULTILINE)
