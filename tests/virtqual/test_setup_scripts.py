@@ -10,7 +10,7 @@ import zipfile
 import pytest
 
 from virtqual import paths
-from virtqual.stack.manifest import sha256
+from virtqual.files.reading import compute_sha256
 
 TOOLS = ("bash", "sh", "cat", "cp", "dirname", "id", "mkdir", "sha256sum", "grep", "tail", "sed")
 # A Python of the machine, which makes an environment.
@@ -134,7 +134,7 @@ def test_a_wheel_with_another_hash_is_refused(run, checkout, tmp_path):
         file.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: needed\nVersion: 1\n")
         file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         file.writestr(f"{info}/RECORD", "")
-    assert sha256(wheel) != "0" * 64
+    assert compute_sha256(wheel) != "0" * 64
     (checkout / "requirements.lock").write_text(f"needed==1 --hash=sha256:{'0' * 64}\n")
     # The real pip, which does not come to installing.
     write_program(checkout / ".venv/bin/python", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 from pathlib import Path
@@ -42,3 +43,9 @@ def read_bytes(file: Path, max_bytes: int | None = None, *, pipes: bool = False,
     if len(content) > limit:
         raise OSError(errno.EFBIG, f"it is larger than {limit // 2**20} MiB", str(file))
     return content
+
+
+def compute_sha256(file: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from virtqual import paths
 from virtqual.errors import InfrastructureError, RefusedError, UsageError
 from virtqual.files import records
+from virtqual.files.reading import compute_sha256
 from virtqual.inputs.declarations import Input
 
 _LIST_FILE = "kept.json"
@@ -120,7 +121,7 @@ def _find_changes(listed: FileList, directory: Path, read_files: bool) -> Iterat
         if status.st_size != entry.size:
             yield f"{name} has {status.st_size} bytes, not {entry.size}"
         elif read_files:
-            if _compute_sha256(path) != entry.sha256:
+            if compute_sha256(path) != entry.sha256:
                 yield f"{name} has another checksum"
         elif status.st_mtime_ns != entry.changed:
             yield f"{name} was written to"
@@ -219,10 +220,5 @@ def _list_files(content: Path) -> Iterator[tuple[str, FileEntry]]:
         if path.is_file():
             path.chmod(0o444)
             status = path.stat()
-            entry = FileEntry(sha256=_compute_sha256(path), size=status.st_size, changed=status.st_mtime_ns)
+            entry = FileEntry(sha256=compute_sha256(path), size=status.st_size, changed=status.st_mtime_ns)
             yield path.relative_to(content).as_posix(), entry
-
-
-def _compute_sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -20,9 +20,14 @@ def _find_spanned(topology: Topology) -> tuple[tuple[str, ...], tuple[str, ...]]
     return (sockets, nodes) if seen(nodes) else nodes
 
 
+def _is_stated_hidden(virtual: Identity) -> bool:
+    """Return whether the system file states that the VM shows fewer NUMA nodes."""
+    return seen(virtual.host) and virtual.host.numa_hidden is True
+
+
 def _studied(virtual: Identity, reason: str) -> str:
-    """Return a reason, which refuses nothing where the system file states that the VM shows fewer nodes."""
-    if seen(virtual.host) and virtual.host.numa_hidden is True:
+    """Return a reason, which refuses nothing if the system file states that the VM shows fewer nodes."""
+    if _is_stated_hidden(virtual):
         return Studied(f"{reason}; this is studied, as extras.numa_hidden states")
     return reason
 
@@ -37,8 +42,7 @@ def numa_hidden(native: Identity, virtual: Identity, limits: Limits) -> Found:
     for reason in _find_hidden_nodes(native, virtual):
         yield _studied(virtual, reason)
     real, shown = native.topology.numa, virtual.topology.numa
-    stated = seen(virtual.host) and virtual.host.numa_hidden is True
-    if stated and seen(real) and seen(shown) and len(shown) >= max(2, len(real)):
+    if _is_stated_hidden(virtual) and seen(real) and seen(shown) and len(shown) >= max(2, len(real)):
         yield f"extras.numa_hidden says that NUMA nodes are hidden; the VM shows {len(shown)}, as native does"
 
 

@@ -95,7 +95,7 @@ def environment(*, bare: bool = False) -> dict[str, str]:
 
 def find_partition_name(partition: Partition) -> str | None:
     """Return the name of Slurm's partition from the options of a session's jobs."""
-    # Of an option that stands twice Slurm takes the last.
+    # Slurm takes the last of an option that stands twice.
     return dict(_parse_options(partition)).get("--partition")
 
 

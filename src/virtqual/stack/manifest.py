@@ -20,6 +20,7 @@ from ruamel.yaml import YAML
 
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import execute, records
+from virtqual.files.reading import compute_sha256
 
 FILE = "manifest.json"
 NO_STACK_MESSAGE = "no stack is set up: ci/setup sets up the registry stack, ci/build-stack Spack's"
@@ -70,8 +71,8 @@ class Program(BaseModel):
         """Return a program with the checksums of its files."""
         return cls(
             path=path,
-            sha256=sha256(path),
-            libraries={str(library): sha256(library) for library in libraries},
+            sha256=compute_sha256(path),
+            libraries={str(library): compute_sha256(library) for library in libraries},
             data=dict(data),
             sums={name: checksum(file) for name, file in data.items()},
             **fields,
@@ -164,18 +165,12 @@ def name_setup(stack: str) -> str:
     return commands.get(stack, "`virtqual stack register --modules FILE`")
 
 
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def checksum(path: Path) -> str:
     """Return the SHA-256 of a file, or of the names and contents of all files below a directory."""
     if not path.is_dir():
-        return sha256(path)
+        return compute_sha256(path)
     files = sorted(file for file in path.rglob("*") if file.is_file())
-    lines = "".join(f"{sha256(file)}  {file.relative_to(path)}\n" for file in files)
+    lines = "".join(f"{compute_sha256(file)}  {file.relative_to(path)}\n" for file in files)
     return hashlib.sha256(lines.encode()).hexdigest()
 
 

@@ -116,7 +116,7 @@ def test_the_programs_of_modules(centre):
 def test_the_launch_options_are_those_of_the_linked_library(centre, monkeypatch, linked, name, launch):
     libraries = [Path("/bin") / library for library in linked.split()]
     monkeypatch.setattr(modules, "find_libraries", lambda *_: libraries)
-    monkeypatch.setattr(manifest, "sha256", lambda _: "0" * 64)
+    monkeypatch.setattr(manifest, "compute_sha256", lambda _: "0" * 64)
     mpi = f"mpi: {{name: {name}}}\n" if name else ""
     text = f"name: centre\n{mpi}programs:\n  osu: {{modules: [osu/7.4], version: '7.4'}}\n"
     if isinstance(launch, tuple):

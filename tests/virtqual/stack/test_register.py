@@ -35,7 +35,7 @@ def test_the_manifest_has_what_checks_read(fake, environment, tmp_path):
 
 def test_the_target_says_which_instructions_are_needed(fake, environment, tmp_path, monkeypatch):
     monkeypatch.setattr(spack, "find_libraries", lambda *_: [Path("/bin/libopenblas.so.0")])
-    monkeypatch.setattr(manifest, "sha256", lambda _: "0" * 64)
+    monkeypatch.setattr(manifest, "compute_sha256", lambda _: "0" * 64)
     features = ["avx", "avx2", "avx512f", "clzero", "mwaitx"]
     fake.nodes[2]["arch"]["target"] = {"name": "zen4", "vendor": "AuthenticAMD", "features": features}
     fake.write()
