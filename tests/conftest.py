@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from ruamel.yaml import YAML
 
 import forked
 from following import until
+from made_programs import write_program
 from made_runs import read_session
 from virtqual.session.log import Log
 from virtqual.stack.manifest import Manifest, Program
@@ -73,6 +75,15 @@ class Site:
     def mend(self, name: str) -> None:
         (self.path / "slurm" / name).unlink()
 
+    def stand_in(self, name: str, text: str, *partitions: str) -> None:
+        """Put a program before all others on the nodes of these partitions, of both if none is named."""
+        for partition in partitions or ("bare", "cloud"):
+            write_program(self.path / f"slurm/bin.{partition}/{name}", text)
+
+    def submitted(self) -> list[str]:
+        """Return the samples whose runs were submitted, in their order."""
+        return [re.search(r"sample=(\S+)", event["case"])[1] for event in self.events("submitted")]
+
     def report(self, *items: str) -> None:
         """State in the site's references that these items of preflight refuse nothing."""
         entries = [
@@ -86,33 +97,40 @@ class Site:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
 
-    def run(self, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, code: int | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run a command on the site; it has to end with the exit code, if one is given."""
         if command[0] in forked.PROGRAMS:
-            return forked.run_program(command, {**self.env, **env}, self.path, timeout_s=180)
-        return subprocess.run(
-            command,
-            env={**self.env, **env},
-            cwd=self.path,
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=False,
-        )
+            done = forked.run_program(command, {**self.env, **env}, self.path, timeout_s=180)
+        else:
+            done = subprocess.run(
+                command,
+                env={**self.env, **env},
+                cwd=self.path,
+                capture_output=True,
+                text=True,
+                timeout=180,
+                check=False,
+            )
+        assert code in (None, done.returncode), f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        return done
 
-    def reframe(self, *options: str, checks: str | Path = "", **env: str):
+    def reframe(self, *options: str, checks: str | Path = "", code: int | None = None, **env: str):
         """Run the plain `reframe` command on the site; returns what it did.
 
         `checks` is a directory, or a file of the project's checks: all take a second longer to load.
         """
         where = str(ROOT / "checks" / checks)
-        return self.run("reframe", "-c", where, "-r", "--system", "testsite", *options, **env)
+        return self.run("reframe", "-c", where, "-r", "--system", "testsite", *options, code=code, **env)
 
-    def lammps(self, *options: str, **env: str):
+    def lammps(self, *options: str, code: int | None = None, **env: str):
         """Run the check of LAMMPS that every stack can run by the plain `reframe` command."""
-        return self.reframe("-n", "lammps.*lj", *options, checks="lammps.py", **env)
+        return self.reframe("-n", "lammps.*lj", *options, checks="lammps.py", code=code, **env)
 
-    def virtqual(self, *options: str, **env: str):
-        return self.run("virtqual", *options, **env)
+    def virtqual(self, *options: str, code: int | None = None, **env: str):
+        return self.run("virtqual", *options, code=code, **env)
+
+    def qualify(self, *options: str, code: int | None = None, **env: str):
+        return self.virtqual("qualify", "--system", "testsite", *options, code=code, **env)
 
     @staticmethod
     def words(done: subprocess.CompletedProcess[str]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import stand_ins
 
 import centre as rehearsed
+from made_programs import write_program
 from virtqual.session.log import Log
 
 HERE = Path(__file__).resolve().parent
@@ -32,12 +33,9 @@ class Site:
         (self.directory / "systems").mkdir(parents=True)
         shutil.copy(HERE / "system.py", self.directory / "systems/centre.py")
         programs = state / "bin"
-        programs.mkdir(parents=True)
         for name in ASKING:
-            file = programs / name
             real = shutil.which(name, path=rehearsed.SBIN)
-            file.write_text(COUNTING.format(name=name, real=real, log=self.asked), encoding="utf-8")
-            file.chmod(0o755)
+            write_program(programs / name, COUNTING.format(name=name, real=real, log=self.asked))
         self.env = {
             "PATH": f"{programs}:{Path(sys.executable).parent}:{rehearsed.SBIN}",
             "CENTRE": str(centre.directory),
@@ -75,14 +73,12 @@ class Site:
     def hosts(self, **builds):
         """State what each host of the VMs says when it is asked, where a build is not the usual one."""
         said = self.state / "hosts"
-        said.mkdir(exist_ok=True)
         record = {"schema": "virtqual-host/1", "vendor": "KVM", "accelerator": "kvm", "build": "8.2.0"}
         lines = ["#!/bin/sh"]
         for number, _ in enumerate(self.shape.names("virtual"), 1):
             build = {"build": builds[f"host{number}"]} if f"host{number}" in builds else {}
             lines.append(f"echo '{json.dumps(record | build)}' > {said}/host{number}.json")
-        (said / "ask").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        (said / "ask").chmod(0o755)
+        write_program(said / "ask", "\n".join(lines) + "\n")
         self.env["CENTRE_HOSTS"] = str(said)
 
     def slurm(self, *command):

@@ -79,9 +79,8 @@ def curve(run) -> dict[float, float]:
 
 def test_applications_run_from_inputs_that_need_no_download(equipped):
     done = equipped.reframe(
-        FULL, "-n", r"^(namd_water|wrf_ideal).*%ranks=2\b|^milc", **SMALL, VIRTQUAL_PAIRS="0:1"
+        FULL, "-n", r"^(namd_water|wrf_ideal).*%ranks=2\b|^milc", **SMALL, VIRTQUAL_PAIRS="0:1", code=0
     )
-    assert done.returncode == 0, outcome(done)
     assert "WITHIN namd_elapsed@water 10125 atoms" in done.stdout
     assert "WITHIN wrf_rating@em_b_wave 2 h" in done.stdout
     assert "WITHIN milc_rating@4x4x4x8" in done.stdout
@@ -103,8 +102,7 @@ def test_openfoam_is_timed_from_outside_and_its_flow_must_be_right(equipped):
     assert {result["metric"] for result in results} == {"openfoam_elapsed"}
     assert min(result["values"][0] for result in results) >= 1.49
     equipped.fault("fault.speed.cloud", "(-0.2021")
-    done = equipped.reframe(*line, checks="openfoam.py", **ONE_PAIR)
-    assert done.returncode != 0
+    done = equipped.reframe(*line, checks="openfoam.py", code=1, **ONE_PAIR)
     assert "the speed beside the centre is 0.202278 m/s, not 0.202232" in outcome(done), outcome(done)
     equipped.mend("fault.speed.cloud")
     equipped.fault("fault.clock", "3")
@@ -144,8 +142,7 @@ def test_fields_that_no_atmosphere_can_have_are_refused(equipped):
 
 
 def test_strong_scaling_is_a_curve_and_says_its_share_of_communication(equipped):
-    done = equipped.reframe(FULL, "-n", r"^(lammps|wrf_ideal)_scaling", **SMALL, VIRTQUAL_PAIRS="0:1")
-    assert done.returncode == 0, outcome(done)
+    done = equipped.reframe(FULL, "-n", r"^(lammps|wrf_ideal)_scaling", **SMALL, VIRTQUAL_PAIRS="0:1", code=0)
     measured = {run["results"][0]["metric"]: run for run in read_runs(equipped)}
     processes = [count for count in (1, 2, 4, 8, 16, 32, 64) if count <= os.cpu_count()]
     lammps = measured["lammps_scaling"]
@@ -183,8 +180,9 @@ def test_copies_on_all_cores_are_added_if_they_ran_at_the_same_time(equipped):
 def test_a_profiler_says_the_share_of_communication_and_touches_no_number(profiled):
     """Natively it does; in the VMs it fails, which costs the share and nothing else."""
     profiled.fault("fault.profiler.cloud")
-    done = profiled.reframe(FULL, "-n", "^wrf_ideal_scaling", checks="wrf.py", **SMALL, VIRTQUAL_PAIRS="0:1")
-    assert done.returncode == 0, outcome(done)
+    done = profiled.reframe(
+        FULL, "-n", "^wrf_ideal_scaling", checks="wrf.py", code=0, **SMALL, VIRTQUAL_PAIRS="0:1"
+    )
     assert "25.0% of the time in communication (native)" in outcome(done)
     why = "mpiP output: 0 reports in profile-short, exit code 7"
     assert f"share of communication not observable ({why}) (virtual)" in outcome(done)
@@ -223,12 +221,11 @@ def test_a_size_that_needs_a_download_runs_once_it_is_there_and_never_when_it_ch
     listed = equipped.run("reframe", *CHECKS, "-L", FULL, **SMALL)
     assert "wrf_conus12km: for partitions of scale 'standard'" in listed.stdout
     # The stand-in's recorded run is of two hours in steps of ten minutes: its own check says so, below.
-    assert equipped.virtqual("inputs", "fetch", "wrf-conus12km").returncode == 0
+    equipped.virtqual("inputs", "fetch", "wrf-conus12km", code=0)
     done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$", FULL, checks="wrf.py")
     assert "asked for 3" in outcome(done)
     kept = equipped.path / "site/inputs/wrf-conus12km/conus/wrfinput_d01"
     kept.chmod(0o644)
     kept.write_text("other")
-    done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$", FULL, checks="wrf.py")
-    assert done.returncode != 0
+    done = equipped.reframe("-n", r"^wrf_conus12km%|^wrf_conus12km_overhead$", FULL, checks="wrf.py", code=1)
     assert "the input wrf-conus12km has changed: conus/wrfinput_d01 has another checksum" in outcome(done)

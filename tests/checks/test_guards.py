@@ -19,13 +19,11 @@ def results(site) -> dict[str, str]:
 
 
 def submitted(site) -> list[str]:
-    """Return the samples whose jobs were submitted, in their order."""
-    return [re.search(r"sample=(\S+)", event["case"])[1] for event in site.events() if "submitted" in event]
+    return site.submitted()
 
 
 def test_control_a_good_run_passes(site):
-    done = site.reframe(*LJ)
-    assert done.returncode == 0, outcome(done)
+    done = site.reframe(*LJ, code=0)
     assert "PASSED" in done.stdout
     assert "WITHIN lammps_loop_time@lj" in done.stdout
     assert set(results(site).values()) == {"pass"}
@@ -89,8 +87,7 @@ def test_what_is_deprecated_is_still_said(site):
     (site.path / "checks").mkdir()
     old = "    @run_after('init')\n    def set_old(self):\n        self.variables = {'A': 'b'}\n"
     (site.path / "checks/old.py").write_text(PLAIN_CHECK + old)
-    done = site.run("reframe", "-c", str(site.path / "checks"), *CHECKS[2:], "-l")
-    assert done.returncode == 0, outcome(done)
+    done = site.run("reframe", "-c", str(site.path / "checks"), *CHECKS[2:], "-l", code=0)
     assert re.search(r"old.py:\d+: WARNING: the use of 'variables' is deprecated", done.stderr)
 
 

@@ -6,6 +6,8 @@ import shutil
 import pytest
 from site_runs import ROOT, outcome, read_cases, read_runs
 
+from made_programs import write_program
+
 FOREIGN = ROOT / "tests/foreign"
 PAGE = (ROOT / "docs/add-a-benchmark.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^`([\w./]+)`\n\n```python\n(.*?)```$", PAGE, re.M | re.S))
@@ -41,8 +43,7 @@ def reframe(site, *options: str, **env: str):
 def test_ten_lines_make_a_plain_check_a_paired_one(own):
     assert len(TEN_LINES.splitlines()) <= 10
     judged(own, TEN_LINES)
-    done = reframe(own, "-n", "^memory_test")
-    assert done.returncode == 0, outcome(done)
+    done = reframe(own, "-n", "^memory_test", code=0)
     assert "WITHIN memory_test_triad_bw@memory_test" in outcome(done)
     runs = read_runs(own)
     assert len(runs) == 8
@@ -66,22 +67,20 @@ def test_ten_lines_make_a_plain_check_a_paired_one(own):
 
 def test_it_is_judged_by_a_metric_of_the_references(own):
     by_metric(own, "memory_test.py:memory_test")
-    done = reframe(own, "-n", "^memory_test", VIRTQUAL_PAIRS="0:1")
-    assert done.returncode == 0, outcome(done)
+    done = reframe(own, "-n", "^memory_test", VIRTQUAL_PAIRS="0:1", code=0)
     assert "WITHIN memory_triad@memory_test" in outcome(done)
     own.fault("slow.cloud", "1.5")
-    done = reframe(own, "-n", "^memory_test", VIRTQUAL_PAIRS="0:1")
-    assert done.returncode != 0
+    done = reframe(own, "-n", "^memory_test", VIRTQUAL_PAIRS="0:1", code=1)
     assert "WITHIN" not in outcome(done)
 
 
 def test_its_own_sanity_stands(own):
     by_metric(own, "memory_test.py:memory_test")
     own.fault("fault.valid")
-    done = reframe(own, "-n", "^memory_test", VIRTQUAL_PAIRS="0:0")
-    assert done.returncode != 0
+    done = reframe(own, "-n", "^memory_test", VIRTQUAL_PAIRS="0:0", code=1)
     assert "Solution Validates" in outcome(done)
-    assert not read_runs(own) or "WITHIN" not in outcome(done)
+    assert read_runs(own) == []
+    assert "WITHIN" not in outcome(done)
 
 
 def test_its_build_parameters_and_late_values_are_its_own(own):
@@ -108,8 +107,7 @@ def test_a_fixture_that_does_not_build_is_no_silence(own):
     by_metric(own, "triad.py:triad_built_once", name="Triad")
     for source in (own.path / "apps").rglob("*.c"):
         source.write_text("no C", encoding="utf-8")
-    done = reframe(own, "-n", "^triad_built_once")
-    assert done.returncode != 0
+    done = reframe(own, "-n", "^triad_built_once", code=1)
     assert "Reason: sanity error: bare: dependencies failed" in done.stdout
     assert "cc triad.c" in done.stdout
     # Nothing was run, so that no session is kept.
@@ -148,8 +146,7 @@ MISTAKES = {
 @pytest.mark.parametrize(("arguments", "says"), MISTAKES.items(), ids=range(len(MISTAKES)))
 def test_a_mistake_in_the_ten_lines_is_named(own, arguments, says):
     call_judge(own, arguments.replace("CHECK", f'"{own.path}/apps/memory_test.py:memory_test"'))
-    done = reframe(own, "-n", "^memory_test%", VIRTQUAL_PAIRS="0:0")
-    assert done.returncode != 0
+    done = reframe(own, "-n", "^memory_test%", VIRTQUAL_PAIRS="0:0", code=1)
     assert says in " ".join(outcome(done).split()), outcome(done)
 
 
@@ -165,8 +162,7 @@ def test_what_cannot_be_paired_says_why(own, line, says):
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace("    executable", line + "    executable"), encoding="utf-8")
     by_metric(own, "memory_test.py:memory_test")
-    done = reframe(own, "-n", "^memory_test%", VIRTQUAL_PAIRS="0:0")
-    assert done.returncode != 0
+    done = reframe(own, "-n", "^memory_test%", VIRTQUAL_PAIRS="0:0", code=1)
     assert says in outcome(done)
 
 
@@ -181,15 +177,12 @@ GPU_OUTPUTS = {
 
 
 def test_the_checks_of_the_page_about_gpus_read_both_formats(own):
-    programs = own.path / "programs"
-    programs.mkdir()
     for name, output in GPU_OUTPUTS.items():
-        (programs / name).write_text(f"#!/bin/sh\ncat << 'END'\n{output}\nEND\n", encoding="utf-8")
-        (programs / name).chmod(0o755)
+        write_program(own.path / "programs" / name, f"#!/bin/sh\ncat << 'END'\n{output}\nEND\n")
     (text,) = re.findall(r"^`site/checks/gpu.py`\n\n```python\n(.*?)```$", GPU_PAGE, re.M | re.S)
     (own.path / "site/checks/gpu.py").write_text(text, encoding="utf-8")
     env = {"FAKE_FEATURES_bare": "gpu", "FAKE_FEATURES_cloud": "gpu"}
-    env["PATH"] = f"{programs}:{own.env['PATH']}"
+    env["PATH"] = f"{own.path}/programs:{own.env['PATH']}"
     reframe(own, "--mode=full", "-n", "^(nvbandwidth|nccl)", VIRTQUAL_PAIRS="0:0", **env)
     values = {run["results"][0]["metric"]: run["results"][0]["values"] for run in read_runs(own)}
     assert values == {"nvbandwidth_copy_rate": [55.3], "nccl_allreduce_bus_rate": [220.9]}

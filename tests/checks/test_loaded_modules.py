@@ -30,8 +30,7 @@ def centre(site):
     (site.path / "centre.yaml").write_text(FILE.replace("HERE", here))
     (site.path / ".bash_profile").write_text(profile)
     site.env |= {"HOME": str(site.path), "FAKE_MODULES_SYSTEM": "envmod"}
-    done = site.virtqual("stack", "register", "--modules", "centre.yaml")
-    assert done.returncode == 0, site.words(done)
+    site.virtqual("stack", "register", "--modules", "centre.yaml", code=0)
     return site
 
 
@@ -49,7 +48,7 @@ def test_a_job_loads_the_modules(centre):
     # A module that is gone ends the job, and the session says so.
     profile = centre.path / ".bash_profile"
     profile.write_text(profile.read_text().replace("lammps/1", "lammps/2"))
-    assert centre.lammps(VIRTQUAL_PAIRS="0:0").returncode == 1
+    centre.lammps(VIRTQUAL_PAIRS="0:0", code=1)
     assert not centre.session()["runs"]
     assert "job exited with exit code 1" in json.dumps(centre.session()["failures"])
 
@@ -58,12 +57,11 @@ def test_a_step_loads_the_modules(centre):
     for name in ("bare", "cloud"):
         extras = {"session_access": [f"--partition={name}"]}
         centre.env[f"FAKE_EXTRAS_{name}"] = json.dumps(extras)
-    done = centre.virtqual("qualify", "--system", "testsite", "-n", "lammps.*lj", "--pairs", "2")
+    done = centre.qualify("-n", "lammps.*lj", "--pairs", "2")
     assert find_loaded_modules(centre) == {"lammps/1"}, done.stdout
     assert {re.match(r"\d+\.", run["job"]) is not None for run in centre.session()["runs"]} == {True}
 
 
 def test_a_system_that_loads_no_modules_is_refused(centre):
-    done = centre.lammps(FAKE_MODULES_SYSTEM="nomod")
-    assert done.returncode != 0
+    done = centre.lammps(FAKE_MODULES_SYSTEM="nomod", code=1)
     assert "'centre' loads modules (lammps/1), and the file of system 'testsite' has no" in centre.words(done)

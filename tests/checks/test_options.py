@@ -20,8 +20,7 @@ SAMPLES = ("warm-up-N", "warm-up-V", "0N", "0V", "1V", "1N")
 
 
 def listed(site, *options: str, **env: str) -> str:
-    done = site.run("reframe", *CHECKS, *options, **PAIRS, **env)
-    assert done.returncode == 0, outcome(done)
+    done = site.run("reframe", *CHECKS, *options, code=0, **PAIRS, **env)
     return done.stdout
 
 
@@ -121,8 +120,7 @@ def test_the_scope_is_a_variable_and_a_mode(site):
         text = listed(site, "-L", *option)
         assert "- lammps problem=rhodo\n" in text
         assert "only with --full" not in text
-    done = site.lammps("-S", "scope=ful")
-    assert done.returncode != 0
+    done = site.lammps("-S", "scope=ful", code=1)
     assert "-S scope=ful: expected quick or full" in outcome(done)
 
 
@@ -132,8 +130,7 @@ def test_names_tags_and_environments_select(site):
     assert re.findall("^- (.*)", text, re.MULTILINE) == ["lammps problem=lj"]
     assert "\n0 checks" in listed(site, "-l", "-t", "memory")
     assert "and the stacks fake (" in listed(site, "-l", "-p", "gnu")
-    done = site.lammps("-p", "gnu")
-    assert done.returncode != 0
+    done = site.lammps("-p", "gnu", code=1)
     assert "has the partitions bare, cloud and the stacks fake" in outcome(done)
 
 
@@ -156,8 +153,7 @@ def test_verdicts_are_left_out_by_their_tag_and_nothing_else_is(site):
     ids=" ".join,
 )
 def test_what_pairs_cannot_be_combined_with_is_refused_before_anything_runs(site, option):
-    done = site.lammps(*option)
-    assert done.returncode != 0
+    done = site.lammps(*option, code=1)
     sentence = re.search(r"ERROR: (.*) cannot be used with paired samples", outcome(done))
     assert sentence, outcome(done)
     assert option[0] in sentence[1]
@@ -168,8 +164,7 @@ def test_tests_that_are_not_paired_may_be_repeated_and_are_listed(site):
     (site.path / "checks").mkdir()
     (site.path / "checks/plain.py").write_text(PLAIN_CHECK, encoding="utf-8")
     line = ("reframe", "-c", str(site.path / "checks"), "--system", "testsite")
-    done = site.run(*line, "-r", "--repeat", "2")
-    assert done.returncode == 0, outcome(done)
+    done = site.run(*line, "-r", "--repeat", "2", code=0)
     assert "Ran 2/2" in done.stdout
     assert "- plain\n    plain\n    not paired, so not judged\n" in site.run(*line, "-l").stdout
 

@@ -6,6 +6,8 @@ from importlib import resources
 
 import pytest
 
+from made_programs import write_program
+
 PROGRAM = """#!/bin/bash
 # Like ib_send_lat: a server without, a client with, a name at the end.
 size=$1; [ "$size" = -s ] && { shift; size=$1; }
@@ -31,9 +33,7 @@ def start(directory, rank, sizes):
 
 @pytest.mark.parametrize(("sizes", "tables"), [("all", ["-a"]), ("2,64,8388608", ["2", "64", "8388608"])])
 def test_the_client_waits_for_the_server_and_keeps_its_last_attempt_only(tmp_path, sizes, tables):
-    program = tmp_path / "program"
-    program.write_text(PROGRAM)
-    program.chmod(0o755)
+    write_program(tmp_path / "program", PROGRAM)
     client = start(tmp_path, 1, sizes)
     server = start(tmp_path, 0, sizes)
     (tmp_path / "virtqual.task.0").write_text("0 node7 0-3\n")

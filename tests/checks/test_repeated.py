@@ -59,7 +59,7 @@ def test_a_coarse_clock_is_seen_in_the_warm_ups_and_takes_more_starts(site):
 
 
 def test_later_rounds_repeat_as_the_first_one(site):
-    done = site.virtqual("qualify", "--system", "testsite", "-n", "lj", "--pairs", "2", **LONG)
+    done = site.qualify("-n", "lj", "--pairs", "2", **LONG)
     assert done.returncode in (0, 1, 3, 4), outcome(done)
     session = site.session()
     assert len(session["rounds"]) > 1, session["rounds"]
@@ -75,8 +75,7 @@ def test_later_rounds_repeat_as_the_first_one(site):
 def test_one_broken_repetition_fails_the_run(site, fault, says):
     for name in (fault, "once"):
         site.fault(f"fault.{name}")
-    done = site.lammps(**ONE_PAIR)
-    assert done.returncode != 0
+    site.lammps(code=1, **ONE_PAIR)
     (failure,) = site.session()["failures"]
     assert "sample=0N" in failure["case"]
     assert re.search(says, failure["reason"]), failure

@@ -37,10 +37,7 @@ def equipped(site):
     ]
     make_stack(site, "apps", *programs)
     shutil.copy(OUTPUTS / "namd.water.out", site.path / "site/stacks/apps")
-    grep = site.path / "slurm/bin.cloud/grep"
-    grep.parent.mkdir()
-    grep.write_text(SMALL_VM)
-    grep.chmod(0o755)
+    site.stand_in("grep", SMALL_VM, "cloud")
     return site
 
 
@@ -50,8 +47,9 @@ NODES = {"native": ["bare-1"], "virtual": ["cloud-2", "cloud-3"]}
 
 def test_vms_of_one_host_are_compared_with_one_node_of_as_many_cores(equipped):
     again = {**SITE, "FAKE_RUN_SECONDS": "2.2", "VIRTQUAL_PAIRS": "0:1"}
-    done = equipped.reframe("--mode=full", "-n", STREAM, "--keep-stage-files", checks="stream.py", **again)
-    assert done.returncode == 0, outcome(done)
+    done = equipped.reframe(
+        "--mode=full", "-n", STREAM, "--keep-stage-files", checks="stream.py", **again, code=0
+    )
     assert "WITHIN memory_triad@STREAM, 2 VMs of one host, 1 thread each" in done.stdout
     runs = read_runs(equipped)
     assert {run["side"]: run["nodes"] for run in runs} == NODES

@@ -101,6 +101,7 @@ def test_the_same_hypervisor_against_itself_is_not_over(place, baseline):
     )  # fmt: skip
     assert done.returncode in (0, 3, 4), done.stdout
     assert "OVER" not in done.stdout
+    assert re.search("(WITHIN|UNDECIDED) mpi_latency@", done.stdout), done.stdout
 
 
 def test_plain_reframe_with_one_partition_passes_no_verdict(place):

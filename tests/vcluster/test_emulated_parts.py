@@ -10,6 +10,7 @@ import pytest
 from cluster_under_test import make_options
 from typer.testing import CliRunner
 
+from made_programs import write_program
 from vcluster import emulated, fetch, nodefiles, preparation, qemu, topology
 from vcluster.cli import app
 from vcluster.directory import StateDirectory
@@ -204,10 +205,8 @@ def test_a_line_on_a_host(tmp_path: Path) -> None:
 def test_an_emulator_is_looked_at_before_it_is_used(tmp_path: Path) -> None:
     with pytest.raises(RequirementError, match="run `vcluster emulator`"):
         emulated.find_emulator(tmp_path)
-    binary = tmp_path / emulated.EMULATOR
-    binary.parent.mkdir(parents=True)
-    binary.write_text("#!/bin/sh\necho could not load module >&2; exit 1\n")
-    binary.chmod(0o755)
+    text = "#!/bin/sh\necho could not load module >&2; exit 1\n"
+    binary = write_program(tmp_path / emulated.EMULATOR, text)
     with pytest.raises(
         RequirementError, match=r"could not load module\. Remove .*, and run `vcluster emulator`"
     ):

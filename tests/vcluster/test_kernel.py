@@ -6,6 +6,7 @@ import gzip
 import lzma
 import struct
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,8 +38,7 @@ def image(path: Path, payload: bytes, release: str = "6.9.1-test") -> Path:
     [lzma.compress, gzip.compress, lambda data: gzip.compress(data) + struct.pack("<I", len(data))],
     ids=["xz", "gzip", "gzip with its size"],
 )
-def test_unpacked(tmp_path: Path, compress: object) -> None:
-    assert callable(compress)
+def test_unpacked(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
     source = kernel.GuestKernel("6.9.1-test", image(tmp_path / "vmlinuz", compress(ELF)), tmp_path)
     result = kernel.unpack_kernel(source, tmp_path / "cache")
     assert result.read_bytes() == ELF

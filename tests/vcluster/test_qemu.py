@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
+from made_programs import write_program
 from vcluster import qemu
 from vcluster.errors import OptionError
 from vcluster.options import Options
@@ -23,16 +23,14 @@ pc-i440fx-7.2        Standard PC (i440FX + PIIX, 1996) (default)
 
 
 def fake(folder: Path, body: str) -> Path:
-    path = folder / "qemu"
-    path.write_text(
+    return write_program(
+        folder / "qemu",
         "#!/bin/bash\n"
         'case "$*" in\n'
         "--version) echo 'QEMU emulator version 9.9.9 (made up)'; exit ;;\n"
         f"'-machine help') cat <<'E'\n{HELP}E\nexit ;;\n"
-        "esac\n" + body
+        "esac\n" + body,
     )
-    path.chmod(0o755)
-    return path
 
 
 @pytest.fixture
@@ -85,9 +83,7 @@ def test_machine_alias(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_probe(tmp_path: Path, device: Path, body: str, seconds: float, works: bool, reason: str) -> None:
-    began = time.monotonic()
     assert probe(tmp_path, device, body + "\n", seconds) == (works, reason)
-    assert time.monotonic() - began < 20
 
 
 def test_probe_is_kept_for_the_same_binary_only(tmp_path: Path, device: Path) -> None:

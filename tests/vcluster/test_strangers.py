@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from made_programs import write_program
 from vcluster.processes import list_namespace_members
 
 SHIM = Path(__file__).parents[2] / "src/vcluster/shim"
@@ -23,9 +24,7 @@ QUESTION = ("-S", "2026-01-01", "-P", "-j", "7", "-o", "jobid,state,exitcode,end
 
 
 def ask_sacct(tmp_path, job: str, *question: str) -> subprocess.CompletedProcess[str]:
-    scontrol = tmp_path / "scontrol"
-    scontrol.write_text(f"#!/bin/sh\necho '{job}'\n")
-    scontrol.chmod(0o755)
+    write_program(tmp_path / "scontrol", f"#!/bin/sh\necho '{job}'\n")
     return subprocess.run(
         ["bash", SHIM / "sacct", *(question or QUESTION)],
         env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},

@@ -1,6 +1,9 @@
-"""Series made to measure."""
+"""Series made to measure, and a server that takes notices."""
 
+import json
+import threading
 from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
 import pytest
@@ -38,3 +41,28 @@ def make() -> Callable[..., Series]:
         return pair_up(metric, setting, points, samples_of(metric, rows, **how))
 
     return build
+
+
+@pytest.fixture
+def webhook():
+    """A server that keeps what is posted to it, and takes nothing while `fails` is set."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            server.requests.append((self.path, self.headers["Idempotency-Key"]))
+            server.taken.extend([] if server.fails else [content])
+            self.send_response(503 if server.fails else 204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    server.fails, server.requests, server.taken = False, [], []
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()

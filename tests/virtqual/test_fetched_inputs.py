@@ -11,9 +11,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from ruamel.yaml import YAML
-from typer.testing import CliRunner
 
-from virtqual.cli import app
+from calling import call
 from virtqual.errors import InfrastructureError, RefusedError
 from virtqual.files.datafile import DataError
 from virtqual.inputs import declarations, fetched
@@ -81,7 +80,7 @@ class Place:
 
     def run(self, *arguments):
         declarations.load_all.cache_clear()
-        return CliRunner().invoke(app, ["inputs", *arguments])
+        return call("inputs", *arguments)
 
 
 def test_an_input_is_fetched_once_and_its_files_are_found(place):

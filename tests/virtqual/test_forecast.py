@@ -8,12 +8,12 @@ from test_qualify import QUALIFIED
 from test_rotation import ON_THREE, ON_TWO
 
 from made_runs import keep, made_run, session_of
+from virtqual.harness import catalogue
 from virtqual.runs import Result
 
 
 def planned(site, *options, names=("-n", "lj"), **env):
-    done = site.virtqual("qualify", "--system", "testsite", *names, "--plan", *options, **env)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = site.qualify(*names, "--plan", *options, code=0, **env)
     assert max(map(len, done.stdout.splitlines())) <= 80
     return " ".join(done.stdout.split())
 
@@ -30,12 +30,18 @@ def test_what_was_never_run_takes_what_the_system_file_states_and_nothing_is_wri
 
 
 def test_durations_are_those_of_the_last_session(site):
-    assert site.virtqual("qualify", "--system", "testsite", "-n", "lj").returncode == 0
+    runs = [
+        made_run(side, 0, check="lammps %problem=lj", end=seconds)
+        for side, seconds in (("native", 20.0), ("virtual", 30.0))
+    ]
+    last = session_of(runs, name="20260101-000000-testsite", system="testsite", stack={"name": "fake"})
+    entry = catalogue.Entry(name="lammps problem=lj", description="d", tags=("quick",))
+    catalogue.write([entry], keep(last, site.path / "state/sessions") / catalogue.FILE)
     said = planned(site, "--pairs", "6")
-    assert "14 runs in the first round" in said
-    assert "native, s virtual, s" in said
-    assert " s if every metric is decided by the first round" in said
-    assert "node-hours" in said
+    assert "native, s virtual, s lammps problem=lj 1 14 20.0 30.0 1 case" in said
+    # Seven runs of 21 s, seven of 31 s, and 5 s for ReFrame.
+    assert "About 6.2 min if every metric is decided by the first round" in said
+    assert "the first round costs 0.097 node-hours." in said
     assert "never run" not in said
 
 
@@ -65,8 +71,7 @@ def test_without_slurm_and_without_a_stack_both_are_assumed(site):
     assert "mpi_latency_nodes (mpi-latency)" in not_run
     env = ON_THREE | {"PATH": str(site.path / "none")}
     assert "mpi_latency_nodes" in planned(site, "--stack", "registry", names=(), **env)
-    done = site.virtqual("qualify", "--system", "testsite", "--plan", "--stack", "spak")
-    assert done.returncode == 2
+    done = site.qualify("--plan", "--stack", "spak", code=2)
     assert "no stack 'spak' is set up: `virtqual stack register" in site.words(done)
 
 
@@ -138,9 +143,9 @@ def test_a_survey_counts_for_the_checks_that_it_measured(site):
     unsurveyed = "no survey says how far hosts differ in lammps (docs/system-file.md, A survey of hosts)."
     # Of which metrics the check has nothing is known yet.
     assert answer(**lj).endswith(unsurveyed)
-    run = made_run("native", 0, results=(Result.scalar("lammps_loop_time", "lj", 4.0),))
-    case = run.model_copy(update={"check": "lammps %problem=lj"})
-    keep(session_of([case], name="20260101-000000-testsite", system="testsite"), site.path / "state/sessions")
+    results = (Result.scalar("lammps_loop_time", "lj", 4.0),)
+    run = made_run("native", 0, check="lammps %problem=lj", results=results)
+    keep(session_of([run], name="20260101-000000-testsite", system="testsite"), site.path / "state/sessions")
     assert answer(metric="lammps_loop_time", setting="eam").endswith(unsurveyed)
     assert answer(**lj).endswith("can be called qualified if every metric is within its budget.")
 
@@ -151,8 +156,7 @@ def test_a_class_that_qualifies_no_build_says_so(site):
 
 
 def test_what_makes_no_sense_is_refused_as_a_session_would_be(site):
-    done = site.virtqual("qualify", "--system", "testsite", "--plan", "--resume", "last")
-    assert done.returncode == 2
+    done = site.qualify("--plan", "--resume", "last", code=2)
     assert "--resume takes no option but --system and --wait" in " ".join(done.stderr.split())
 
 
@@ -162,6 +166,5 @@ def test_a_session_uses_eight_nodes_of_forty_unless_more_are_asked_for(site):
     env = {**ON_TWO, "FAKE_NODES": "40", "FAKE_EXTRAS_cloud": json.dumps(cloud)}
     assert "80 runs in the first round with its warm-ups" in planned(site, **env)
     assert "120 runs in the first round" in planned(site, "--nodes", "12", **env)
-    done = site.virtqual("qualify", "--system", "testsite", "--plan", "--nodes", "41", **env)
-    assert done.returncode == 2
+    done = site.qualify("--plan", "--nodes", "41", code=2, **env)
     assert "--nodes 41: system 'testsite' states 40 nodes of each side (extras.nodes)" in site.words(done)

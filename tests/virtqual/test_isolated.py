@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from virtqual.cli import app
+from calling import call
+from made_programs import write_program
 from virtqual.errors import InfrastructureError
 from virtqual.files import execute
 from virtqual.stack import registry
@@ -31,9 +31,8 @@ def isolated(site):
     inputs = ("pyproject.toml", "requirements.lock")
     for name in inputs:
         (root / name).touch()
-    program = root / ".venv/bin/virtqual"
-    program.write_text(f"#!{sys.executable}\nfrom virtqual.cli import app\napp()\n")
-    program.chmod(0o755)
+    program = f"#!{sys.executable}\nfrom virtqual.cli import app\napp()\n"
+    write_program(root / ".venv/bin/virtqual", program)
     done = subprocess.run(["sha256sum", *inputs], cwd=root, capture_output=True, check=True)
     (root / ".venv/virtqual.sum").write_bytes(done.stdout)
 
@@ -64,9 +63,7 @@ def setup(site, monkeypatch):
     monkeypatch.setattr(registry, "_read_version", lambda package: None if package == "missing" else "1")
 
     def start(*arguments, code):
-        done = CliRunner().invoke(app, ["setup", *arguments])
-        assert done.exit_code == code, done.output
-        return done.output
+        return call("setup", *arguments, code=code).output
 
     return start
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import virtqual.job
+from made_programs import write_program
 from virtqual.identity import gather
 from virtqual.job import notes
 from virtqual.programs import pgbench
@@ -205,9 +206,8 @@ def test_remote_memory_is_that_of_the_farthest_node(tmp_path, nodes, distances, 
     said = "".join(NODE.format(name, cpus, 0 if "no memory" in cpus else 9) for name, cpus in nodes.items())
     table = f"node distances:\nnode {'   '.join(map(str, nodes))} \n  0:  {distances} \n"
     (tmp_path / "said").write_text(said + (table if distances else "No distance information available.\n"))
-    tool = tmp_path / "numactl"
-    tool.write_text(f'#!/bin/sh\n[ "$1" = --hardware ] && exec cat {tmp_path}/said\necho "$@"\n')
-    tool.chmod(0o755)
+    numactl = f'#!/bin/sh\n[ "$1" = --hardware ] && exec cat {tmp_path}/said\necho "$@"\n'
+    write_program(tmp_path / "numactl", numactl)
     env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
 
     def take(which):

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from made_programs import write_program
 from virtqual import paths
 
 STAND_IN = """#!/bin/sh
@@ -19,10 +20,8 @@ CHECK = "virtqual qualify --only-check --system vcluster"
 def qualify(tmp_path):
     """Return how to run it with options while what matches a pattern fails, and what it started."""
     shutil.copytree(paths.root() / "ci", tmp_path / "ci")
-    (tmp_path / ".venv/bin").mkdir(parents=True)
     for name in ("ci/setup", "ci/venv", ".venv/bin/virtqual", ".venv/bin/vcluster"):
-        (tmp_path / name).write_text(STAND_IN, encoding="utf-8")
-        (tmp_path / name).chmod(0o755)
+        write_program(tmp_path / name, STAND_IN)
 
     def run(*options, fails="nothing", up=""):
         started = tmp_path / "started"

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 from made_series import FIVE, PRIOR, judge_session
-from typer.testing import CliRunner
 
+from calling import call
 from made_runs import keep, made_run, session_of
-from virtqual import cli, paths
+from virtqual import paths
 from virtqual.errors import UsageError
 from virtqual.harness import catalogue
 from virtqual.qualify import plan
@@ -57,7 +57,7 @@ def test_the_least_that_is_allowed_can_convict(metrics, make, at_most):
 
 def test_the_command_refuses_them_before_it_looks_for_the_system():
     for options, says in ((("--max-pairs", "3"), "4"), (("--pairs", "19"), "--max-pairs 18")):
-        done = CliRunner().invoke(cli.app, ["qualify", "--system", "none", *options])
+        done = call("qualify", "--system", "none", *options)
         assert (done.exit_code, says in done.output) == (2, True), done.output
 
 

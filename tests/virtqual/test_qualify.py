@@ -18,8 +18,7 @@ ON = ("qualify", "--system", "testsite")
 
 
 def test_within_budget(site):
-    done = site.virtqual(*ON, "-n", "lj")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = site.virtqual(*ON, "-n", "lj", code=0)
     found = site.session()
     assert (found["schema"], found["outcome"]) == ("virtqual-session/3", "WITHIN")
     assert len(found["provenance"]["commit"]) in (0, 40)
@@ -65,8 +64,7 @@ def test_a_build_is_not_qualified_by_one_boot_nor_on_unknown_hosts_nor_by_two_pa
     site, options, extras, says
 ):
     site.add_reference("qualifications/own.yaml", QUALIFIED)
-    done = site.virtqual(*ON, "-n", "lj", *options, FAKE_EXTRAS_cloud=json.dumps(extras))
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = site.virtqual(*ON, "-n", "lj", *options, FAKE_EXTRAS_cloud=json.dumps(extras), code=0)
     assert site.session()["qualified"] == says
     assert f"qualified: {says}" in done.stdout
 
@@ -74,8 +72,7 @@ def test_a_build_is_not_qualified_by_one_boot_nor_on_unknown_hosts_nor_by_two_pa
 def test_a_site_directory_that_several_people_share_is_only_read(site):
     shared = site.path / "site"
     before = sorted(shared.rglob("*"))
-    done = site.virtqual(*ON, "-n", "lj")
-    assert done.returncode == 0, done.stdout + done.stderr
+    site.virtqual(*ON, "-n", "lj", code=0)
     assert sorted(shared.rglob("*")) == before
 
 
@@ -133,14 +130,12 @@ def test_a_class_that_does_not_fit_the_accelerator_is_refused(site):
 
 def test_kvm_on_emulated_hosts_is_judged_by_overhead_and_never_qualified(site):
     on = {"FAKE_CLASS": "kvm-on-emulated-hosts"}
-    done = site.virtqual(*ON, "-n", "lj", **on)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = site.virtqual(*ON, "-n", "lj", code=0, **on)
     found = site.session()
     assert (found["outcome"], found["qualified"]) == ("WITHIN", "no (emulated hosts)")
     assert "Under class kvm-on-emulated-hosts no build is qualified" in site.words(done)
     for options in (("--class", "kvm"), ("--class", "production")):
-        done = site.virtqual(*ON, "-n", "lj", *options, **on)
-        assert done.returncode == 4, done.stdout
+        done = site.virtqual(*ON, "-n", "lj", *options, code=4, **on)
         assert "stands for no other" in site.words(done)
 
 

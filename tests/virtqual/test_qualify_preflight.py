@@ -14,17 +14,12 @@ ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 def other_node(site, edit, when=""):
     """Make the virtual partition's nodes look different."""
-    directory = site.path / "slurm/bin.cloud"
-    directory.mkdir()
-    grep = directory / "grep"
-    grep.write_text(OTHER.format(edit=edit, when=when))
-    grep.chmod(0o755)
+    site.stand_in("grep", OTHER.format(edit=edit, when=when), "cloud")
 
 
 def test_partitions_that_may_not_be_compared_are_refused_at_once(site):
     other_node(site, "s|clocksource0/current_clocksource:.*|clocksource0/current_clocksource:acpi_pm|")
-    done = site.virtqual(*ON, "--label", "Überlast", **ASCII)
-    assert done.returncode == 4, done.stdout + done.stderr
+    done = site.virtqual(*ON, "--label", "Überlast", code=4, **ASCII)
     assert "refused clock-source" in done.stdout
     assert "before anything was measured" in done.stdout
     found = site.session()
@@ -33,7 +28,7 @@ def test_partitions_that_may_not_be_compared_are_refused_at_once(site):
     refused = [one for one in found["preflight"] if one["action"] == "refuse"]
     assert [one["item"] for one in refused] == ["clock-source"]
     assert found["probed"]["virtual"]["kernel"]["clock_source"] == "acpi_pm"
-    assert site.virtqual("preflight", "last").returncode == 4
+    site.virtqual("preflight", "last", code=4)
 
 
 def test_a_stack_that_the_processors_cannot_run_is_refused_before_its_first_run(site):
@@ -77,8 +72,7 @@ def test_every_run_carries_what_its_nodes_were(site):
     table = json.dumps({"nodes_of_hosts": {"esx1.cluster.example": [here]}})
     own = here.partition(".")[0]
     site.add_reference("systems/testsite/hosts.yaml", SURVEY.format(here=own))
-    done = site.virtqual(*ON, FAKE_EXTRAS_cloud=table)
-    assert done.returncode == 0, done.stdout + done.stderr
+    site.virtqual(*ON, FAKE_EXTRAS_cloud=table, code=0)
     found = site.session()
     for run in found["runs"]:
         assert run["hosts"] == dict.fromkeys(run["nodes"], own if run["side"] == "native" else "esx1")

@@ -51,8 +51,7 @@ def test_it_goes_on_with_the_pairs_that_are_left(site):
     assert f"`virtqual qualify --resume {name}` goes on with it" in site.session()["next_step"]
     before = finished(site)
     assert len(before) >= 3
-    done = site.virtqual("qualify", "--resume", name)
-    assert done.returncode == 0, site.words(done)
+    done = site.virtqual("qualify", "--resume", name, code=0)
     assert f"{len(before)} runs of it count. Interrupted" in site.words(done)
     session = site.session()
     assert session["outcome"] == "WITHIN"
@@ -80,8 +79,7 @@ def test_a_conviction_takes_the_pairs_that_it_takes_without_an_interruption(site
     site.until(process, " 4/")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
-    done = site.virtqual("qualify", "--resume", site.directory().name)
-    assert done.returncode == 1, site.words(done)
+    site.virtqual("qualify", "--resume", site.directory().name, code=1)
     (verdict,) = site.session()["verdicts"]
     assert (verdict["outcome"], verdict["pairs"]) == ("OVER", 8)
 
@@ -89,8 +87,7 @@ def test_a_conviction_takes_the_pairs_that_it_takes_without_an_interruption(site
 def test_after_a_kill(site):
     name = interrupted(site, " 4/10", signal.SIGKILL)
     before = finished(site)
-    done = site.virtqual("qualify", "--resume", name[:15])
-    assert done.returncode == 0, site.words(done)
+    site.virtqual("qualify", "--resume", name[:15], code=0)
     assert set(before) <= set(finished(site))
     assert len({(run["pair"], run["side"]) for run in site.session()["runs"]}) >= 8
 
@@ -110,8 +107,7 @@ def test_before_its_first_run_it_is_none(site, number):
     why = "has no run: there is nothing to go on with" if killed else "one without a run is not kept"
     assert (done.returncode, why in site.words(done)) == (2, True), site.words(done)
     site.mend("allocation")
-    done = site.virtqual(*ON, **HELD)
-    assert done.returncode == 0, site.words(done)
+    done = site.virtqual(*ON, code=0, **HELD)
     assert ("had ended before its first run, and was removed" in site.words(done)) == killed
     assert [path.name for path in (site.path / "state/sessions").glob("2*")] != [name]
     assert len(site.session()["runs"]) == 8
@@ -136,8 +132,7 @@ def test_ten_random_moments(site):
             break
         time.sleep(0.1)
     else:
-        done = site.virtqual(*options)
-        assert done.returncode == 0, site.words(done)
+        site.virtqual(*options, code=0)
     runs = site.session()["runs"]
     assert len({run["job"] for run in runs}) == len(runs)
     pairs = [run["pair"] for run in runs]
@@ -169,7 +164,6 @@ def test_another_build_is_no_part_of_it(site):
 
 
 def test_a_plain_run_of_reframe_is_none(site):
-    assert site.lammps().returncode == 0
-    done = site.virtqual("qualify", "--resume", site.directory().name)
-    assert done.returncode == 2
+    site.lammps(code=0)
+    done = site.virtqual("qualify", "--resume", site.directory().name, code=2)
     assert "was a plain ReFrame run" in site.words(done)

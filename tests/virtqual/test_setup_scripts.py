@@ -9,6 +9,7 @@ import zipfile
 
 import pytest
 
+from made_programs import write_program
 from virtqual import paths
 from virtqual.files.reading import compute_sha256
 
@@ -32,12 +33,6 @@ SPACK = """#!/bin/sh
 echo "$*" >> commands
 [ "$1" != arch ] || echo debian12
 """
-
-
-def write_program(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    path.chmod(0o755)
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import json
 import shutil
 
 import pytest
-from typer.testing import CliRunner
 
+from calling import call
 from made_runs import keep, session_of
-from virtqual import cli, paths
+from virtqual import paths
 from virtqual.qualify import concluding
 from virtqual.qualify.checking import check_conclusion
 from virtqual.runs import Result
@@ -47,7 +47,7 @@ def put(sessions, name):
 
 
 def run(*arguments):
-    done = CliRunner().invoke(cli.app, list(map(str, arguments)))
+    done = call(*arguments)
     return done.exit_code, " ".join(done.output.split())
 
 

@@ -3,15 +3,14 @@
 from datetime import date, timedelta
 
 import pytest
-from typer.testing import CliRunner
 
-from virtqual.cli import app
+from calling import call
 
 FIRST = date(2026, 1, 1)
 
 
 def said(*options):
-    done = CliRunner().invoke(app, ["history", *options])
+    done = call("history", *options)
     return done.exit_code, done.output
 
 

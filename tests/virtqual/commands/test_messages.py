@@ -8,9 +8,9 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
-from virtqual import cli, qualify
+from calling import call
+from virtqual import qualify
 from virtqual.commands import messages
 from virtqual.errors import RefusedError
 from virtqual.qualify.opening import _make_directory
@@ -29,7 +29,7 @@ def failing(tmp_path, monkeypatch):
             raise error
 
         monkeypatch.setattr(qualify, "qualify", fail)
-        return CliRunner().invoke(cli.app, ON)
+        return call(*ON)
 
     return run
 
@@ -90,7 +90,7 @@ def test_a_full_disk_is_called_so(failing, tmp_path):
 def test_a_failure_before_the_command_begins_is_none_either(tmp_path, monkeypatch):
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
     monkeypatch.setitem(sys.modules, "virtqual.commands.propose", None)
-    assert CliRunner().invoke(cli.app, ["propose", "last"]).exit_code == 5
+    call("propose", "last", code=5)
 
 
 def test_what_people_can_mend_is_said_in_its_own_words(failing):
@@ -99,7 +99,7 @@ def test_what_people_can_mend_is_said_in_its_own_words(failing):
     for error, code in ((unknown.value, 2), (ValueError("line 3"), 2), (RefusedError("no"), 4)):
         done = failing(error)
         assert (done.exit_code, done.output) == (code, f"virtqual: {error}\n")
-    assert CliRunner().invoke(cli.app, ["qualify"]).exit_code == 2
+    call("qualify", code=2)
 
 
 def test_two_sessions_of_one_second_have_two_ids(tmp_path, monkeypatch):

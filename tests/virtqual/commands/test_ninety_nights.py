@@ -1,45 +1,18 @@
 """Ninety nights as a site has them, told by the real `virtqual status --notify` to a webhook."""
 
-import json
 import os
 import subprocess
-import threading
 from datetime import UTC, date, datetime, time, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from typer.testing import CliRunner
 
-from virtqual.cli import app
+from calling import call
 from virtqual.session.log import Log, Resumed
 from virtqual.session.session import Resumption
 
 FIRST, NIGHTS = date(2026, 1, 1), 90
 SLOWER = range(20, 40)
 REQUEUED, WITHOUT_SESSION, SILENT, FULL = 50, 60, (20, 21), 40
-
-
-@pytest.fixture
-def webhook():
-    """A server that keeps what it gets, and fails while it is told to."""
-    got = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if not server.fails:
-                got.append(content)
-            self.send_response(503 if server.fails else 204)
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    server.fails, server.got = False, got
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
 
 
 @pytest.fixture
@@ -81,14 +54,14 @@ def test_each_change_is_told_once_whatever_fails(nights, box, webhook, tmp_path,
             found.resumed.append(again)
             log.conclude(found)
         webhook.fails = night in SILENT
-        fill, before = box / "fill", len(webhook.got)
+        fill, before = box / "fill", len(webhook.taken)
         if night == FULL:
             subprocess.run(
                 ["dd", "if=/dev/zero", f"of={fill}", "bs=4k"], stderr=subprocess.DEVNULL, check=False
             )
-        codes[night] = CliRunner().invoke(app, ["status", "--notify"]).exit_code
+        codes[night] = call("status", "--notify").exit_code
         fill.unlink(missing_ok=True)
-        if new := [(one["kind"], one.get("metric", "")) for one in webhook.got[before:]]:
+        if new := [(one["kind"], one.get("metric", "")) for one in webhook.taken[before:]]:
             told[night] = new
     print(*(f"night {night}: {', '.join(map(' '.join, new))}" for night, new in told.items()), sep="\n")
     assert told == {
@@ -100,4 +73,4 @@ def test_each_change_is_told_once_whatever_fails(nights, box, webhook, tmp_path,
     }
     assert {night for night, code in codes.items() if code == 5} == {*SILENT, FULL, WITHOUT_SESSION}
     assert {night for night, code in codes.items() if code == 1} == {*SLOWER} - {*SILENT}
-    assert len({one["id"] for one in webhook.got}) == len(webhook.got) == 5
+    assert len({one["id"] for one in webhook.taken}) == len(webhook.taken) == 5

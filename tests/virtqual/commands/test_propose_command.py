@@ -2,10 +2,9 @@ import shutil
 
 import pytest
 from made_series import REFERENCES
-from typer.testing import CliRunner
 
+from calling import call
 from made_runs import alternating, keep, session_of
-from virtqual.cli import app
 from virtqual.identity import Load, gather, readers
 from virtqual.references import load_references, project_references
 from virtqual.runs import Answer, Result
@@ -43,8 +42,7 @@ def place(tmp_path, monkeypatch):
 
 
 def test_the_diff_is_shown_and_nothing_is_written(place):
-    result = CliRunner().invoke(app, ["propose", "s1", "s2"])
-    assert result.exit_code == 0
+    result = call("propose", "s1", "s2", code=0)
     assert "+++ b/" in result.output
     assert "lammps_loop_time: [2.015, " in result.output
     assert "2 files proposed; --write writes them" in result.output
@@ -73,20 +71,20 @@ def test_a_time_of_a_metric_that_only_the_site_has_cannot_exceed_its_run(site_me
 
     runs = alternating(results, **CHECK)
     keep(load(sessions / "s1").model_copy(update={"session": "s3", "runs": runs}), sessions)
-    result = CliRunner().invoke(app, ["propose", "s3"])
+    result = call("propose", "s3")
     assert "site_time@x: 0 native runs" in result.output
     assert "site_time: [" not in result.output
 
 
 def test_what_was_shown_is_written_when_asked_for(place):
-    assert CliRunner().invoke(app, ["propose", "s1", "s2", "--write"]).exit_code == 0
+    call("propose", "s1", "s2", "--write", code=0)
     assert sorted(path.name for path in (place / "systems" / "site").iterdir()) == [
         "Lammps.yaml",
         "noise.yaml",
     ]
     source = load_references(REFERENCES, place).prior("lammps_loop_time", "kvm", "site", "lj").source
     assert "2 sessions, s1 to s2, build 9.2" in source
-    again = CliRunner().invoke(app, ["propose", "s1", "s2"])
+    again = call("propose", "s1", "s2")
     assert "nothing to change" in again.output
 
 
@@ -102,7 +100,7 @@ def damage(place, name, change):
 def test_runs_that_preflight_leaves_out_make_no_reference(place):
     busy = Load(seconds=5.0, steal=0.5, foreign=0.0, waiting=0.0, ballooned=0, swapped=0, memory_drift_mib=0)
     damage(place, "s2", lambda run: run.model_copy(update={"load": busy if run.pair else None}))
-    result = CliRunner().invoke(app, ["propose", "s1", "s2"])
+    result = call("propose", "s1", "s2")
     assert "lammps_loop_time@lj, runs: 5," in result.output
 
 
@@ -114,8 +112,7 @@ def test_a_check_that_was_refused_makes_no_reference(place):
         return run.model_copy(update={"answers": (answer,)})
 
     damage(place, "s2", wrong)
-    result = CliRunner().invoke(app, ["propose", "s2"])
-    assert result.exit_code == 2
+    result = call("propose", "s2", code=2)
     assert "session s2: nothing of Lammps %problem=lj is taken: not the same result: energy" in result.output
 
 
@@ -150,8 +147,7 @@ def surveyed(place):
 
 def test_a_survey_of_hosts_is_proposed_and_judging_reads_it(place, surveyed):
     surveyed({"n2.example.org": ["vm1"]})
-    shown = CliRunner().invoke(app, ["propose", "s1", "s2", "--hosts", "--write"])
-    assert shown.exit_code == 0, shown.output
+    shown = call("propose", "s1", "s2", "--hosts", "--write", code=0)
     assert "1 files proposed" not in shown.output
     assert sorted(path.name for path in (place / "systems" / "site").iterdir()) == ["hosts.yaml"]
     references = load_references(REFERENCES, place)
@@ -161,12 +157,10 @@ def test_a_survey_of_hosts_is_proposed_and_judging_reads_it(place, surveyed):
 
 def test_a_survey_without_native_runs_on_both_groups_says_what_is_missing(place, surveyed):
     surveyed({"esx1": ["vm1"]})
-    result = CliRunner().invoke(app, ["propose", "s1", "s2", "--hosts"])
-    assert result.exit_code == 2
+    result = call("propose", "s1", "s2", "--hosts", code=2)
     said = " ".join(result.output.split())
     assert "by extras.nodes_of_hosts of the virtual partition: esx1" in said
     assert "native runs on n1, n2: it takes some on the hosts of either side" in said
     surveyed({})
-    result = CliRunner().invoke(app, ["propose", "s1", "--hosts"])
-    assert result.exit_code == 2
+    result = call("propose", "s1", "--hosts", code=2)
     assert "which hosts carry VMs is not known" in " ".join(result.output.split())

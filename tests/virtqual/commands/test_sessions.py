@@ -4,10 +4,10 @@ import math
 import re
 
 import pytest
-from typer.testing import CliRunner
 
+from calling import call as run
 from made_runs import alternating, keep, session_of
-from virtqual import cli, paths
+from virtqual import paths
 from virtqual.qualify.concluding import conclude_session
 from virtqual.report.comparison import compare, differing
 from virtqual.runs import Result
@@ -16,10 +16,6 @@ from virtqual.verdict import Outcome
 
 # Triad of the OpenStack study (claims D01 to D04), native with node interleaving off as 100.
 STUDY = {"BM-1": 100.0, "VM-1": 74.0, "BM-2": 82.23, "VM-2": 81.0}
-
-
-def run(*command):
-    return CliRunner().invoke(cli.app, command)
 
 
 def runs(native, virtual, pairs=4):
@@ -81,18 +77,17 @@ def test_an_invalid_verdict_is_neither_the_best_nor_the_worst(two):
 
 
 def test_the_command_shows_them_side_by_side(two):
-    done = run("compare", "20260101", "20260102")
-    assert done.exit_code == 0, done.output
+    done = run("compare", "20260101", "20260102", code=0)
     assert re.search(r"A +26% \(\d+ to \d+%\) +0.0% slower +26.0% slower +worst", done.output)
     assert re.search(r"B +1% \(-\d to \d%\) +17.8% slower +19.0% slower +best", done.output)
     assert re.search(r"^A +20260101\S+ +OVER +KVM", done.output, re.MULTILINE)
     assert re.search(r"placement node interleaving +A: False\s+B: True", done.output)
     assert "[bold]on[/bold]" in done.output
     assert max(map(len, done.output.splitlines())) <= 80
-    assert run("compare", "20260101").exit_code == 2
+    run("compare", "20260101", code=2)
 
 
-def test_what_the_first_session_did_not_measure_is_held_against_nothing(two, monkeypatch):
+def test_what_the_first_session_did_not_measure_is_held_against_nothing(two):
     alone = two[0].model_copy(update={"session": "20260103-000000-s"})
     alone.runs = [
         run.model_copy(update={"results": (run.results[0].model_copy(update={"setting": "1 thread"}),)})
@@ -107,10 +102,10 @@ def test_what_the_first_session_did_not_measure_is_held_against_nothing(two, mon
 def test_sizes_of_another_curve_are_held_against_nothing():
     def curve(*sizes):
         made = []
-        for run in runs(1.0, 1.1):
-            value = run.results[0].values[0]
+        for measured in runs(1.0, 1.1):
+            value = measured.results[0].values[0]
             result = Result.curve("mpi_latency", "two nodes", dict.fromkeys(sizes, value))
-            made.append(run.model_copy(update={"results": (result,)}))
+            made.append(measured.model_copy(update={"results": (result,)}))
         return session("s", made)
 
     first, second = compare([curve(1.0, 2.0), curve(1024.0, 2048.0)])
@@ -131,8 +126,7 @@ def test_a_value_of_zero_is_not_compared(two):
     "command", [("compare", "20260101", "20260102"), ("report", "20260101"), ("history",)]
 )
 def test_a_file_that_cannot_be_written_is_named(two, tmp_path, command):
-    done = run(*command, "-o", str(tmp_path / "nowhere" / "x.html"))
-    assert done.exit_code == 2
+    done = run(*command, "-o", str(tmp_path / "nowhere" / "x.html"), code=2)
     assert "x.html: No such file or directory" in " ".join(done.output.split())
 
 
@@ -152,15 +146,14 @@ def test_no_command_writes_through_a_link_that_came_with_a_session(two, tmp_path
 
 
 def test_a_session_is_shown_again_as_it_was_concluded(two):
-    done = run("show", "20260102")
-    assert done.exit_code == 0, done.output
+    done = run("show", "20260102", code=0)
     assert re.search(r"memory_triad 2 threads +82\.23 +81 MB/s", done.output)
     assert "qualified: " in done.output
     assert run("show").output == done.output
-    assert run("show", "2027").exit_code == 2
+    run("show", "2027", code=2)
 
 
-def test_sessions_are_listed_and_what_cannot_be_read_is_said(two, tmp_path):
+def test_sessions_are_listed_and_what_cannot_be_read_is_said(two):
     old = paths.sessions() / "20250101-000000-s"
     old.mkdir()
     (old / "session.json").write_text('{"schema": "virtqual-session/1"}', "utf-8")
@@ -176,7 +169,7 @@ def test_no_session_is_said(tmp_path, monkeypatch):
     for command in ("list", "show", "status", "history", "report"):
         done = run(command)
         assert (done.exit_code, "there is no session yet below" in done.output) == (5, True), done.output
-    assert run("show", "2026").exit_code == 2
+    run("show", "2026", code=2)
 
 
 def test_a_name_that_nothing_has_is_named_with_similar_ones(tmp_path, monkeypatch):

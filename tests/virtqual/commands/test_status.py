@@ -2,16 +2,14 @@
 
 from datetime import date, timedelta
 
-from typer.testing import CliRunner
-
-from virtqual.cli import app
+from calling import call
 from virtqual.session import summary
 from virtqual.session.log import DOCUMENT, LOG, Log, Submitted
 from virtqual.session.summary import file_of
 
 
 def said(*options):
-    done = CliRunner().invoke(app, ["status", *options])
+    done = call("status", *options)
     return done.exit_code, " ".join(done.output.split())
 
 

@@ -5,6 +5,8 @@ import re
 import pytest
 from test_system import INIT, ROOT, show
 
+from made_programs import ESXCLI, write_program
+
 PARTS = re.compile(r"^`([\w./-]+)`\n\n```\w+\n(.*?)```$|^```console\n(.*?)```$", re.MULTILINE | re.DOTALL)
 #: Answers in the place of the hosts, which a test states.
 SSH = '#!/bin/sh\n[ "$2" != sh ] || cat > /dev/null\ncat "$FAKE_SLURM/host.${1#root@}"\n'
@@ -30,16 +32,7 @@ KVM_HOST = """/sys/module/kvm/parameters/halt_poll_ns:200000
 /virsh/1:<cpu mode='host-passthrough'><numa><cell id='0'/><cell id='1'/></numa></cpu></domain>
 virtqual-look/1
 """
-#: Written by hand in the form of three commands.
-ESX_HOST = """   Product: VMware ESXi
-   Version: 8.0.3
-   Build: Releasebuild-24022510
-   CPU Packages: 2
-   CPU Threads: 8
-   Hyperthreading Active: true
-   Physical Memory: 201728000000 Bytes
-   NUMA Node Count: 2
-"""
+ESX_HOST = ESXCLI.replace("Threads: 128", "Threads: 8").replace("549655752704", "201728000000")
 VMX = """virtualHW.version = "21"
 numvcpus = "8"
 memSize = "175781"
@@ -55,9 +48,7 @@ def centre(site):
     site.env["FAKE_NODES"] = "8"
     site.env["PATH"] = f"{site.path}/bin:{site.env['PATH']}"
     show(site, "bare", "bare.look")
-    (site.path / "bin").mkdir()
-    (site.path / "bin/ssh").write_text(SSH, encoding="utf-8")
-    (site.path / "bin/ssh").chmod(0o755)
+    write_program(site.path / "bin/ssh", SSH)
     return site
 
 
@@ -117,7 +108,7 @@ def test_the_page_about_esxi_hosts(centre):
     page, new_build = re.split(
         r"(?=^\*\*7\.)", (ROOT / "docs/add-esxi-hosts.md").read_text("utf-8"), flags=re.M
     )
-    assert centre.virtqual(*INIT, "--account", "hpcops").returncode == 0
+    centre.virtqual(*INIT, "--account", "hpcops", code=0)
     run_page(centre, page)
     centre.fault("host.esx03", ESX_HOST.replace("24022510", "24280767"))
     run_page(centre, new_build)

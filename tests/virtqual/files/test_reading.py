@@ -9,9 +9,8 @@ from typing import Annotated
 
 import pytest
 from pydantic import Field
-from typer.testing import CliRunner
 
-from virtqual.cli import app
+from calling import call
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import datafile, reading, records
 from virtqual.files.datafile import DataError, DataModel, parse
@@ -61,10 +60,10 @@ def test_a_device_or_a_pipe_is_no_file_to_read(tmp_path, read):
             read(link)
 
 
-def test_what_a_person_names_may_be_a_pipe_but_not_without_end(tmp_path, monkeypatch):
+def test_what_a_person_names_may_be_a_pipe_but_not_without_end(monkeypatch):
     monkeypatch.setattr(reading, "MAX_RECORD_BYTES", 2**20)
-    done = CliRunner().invoke(app, ["identity", "--from", "/dev/zero"])
-    assert (done.exit_code, "/dev/zero" in done.output) == (2, True)
+    done = call("identity", "--from", "/dev/zero", code=2)
+    assert "/dev/zero" in done.output
     assert "larger than 1 MiB" in done.output
     pipe = subprocess.Popen([sys.executable, "-c", "print('{}')"], stdout=subprocess.PIPE)
     with pipe:
@@ -157,4 +156,4 @@ def test_yaml_that_no_reviewed_file_needs_is_refused_by_its_line_within_seconds(
     with pytest.raises(DataError) as error:
         parse(file)
     assert str(error.value).startswith(f"{file}:{line or error.value.problems[0].line}: {says}")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60

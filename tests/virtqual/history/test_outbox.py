@@ -1,13 +1,11 @@
 """Notices are delivered once over every channel, and never lost."""
 
-import json
 import os
 import socket
 import subprocess
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -167,40 +165,22 @@ def test_a_command_gets_the_sentence_and_the_facts(tmp_path, senders_of):
 
 @pytest.mark.parametrize("place", ["file", "variable"])
 def test_a_webhook_gets_json_by_apprise_and_its_secret_is_not_shown(
-    tmp_path, senders_of, monkeypatch, capfd, place
+    tmp_path, senders_of, monkeypatch, capfd, webhook, place
 ):
-    requests = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            requests.append((self.path, self.headers["Idempotency-Key"], content))
-            self.send_response(500 if len(requests) == 1 else 204)
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        url = f"json://127.0.0.1:{server.server_port}/secret"
-        file = tmp_path / "url"
-        file.write_text(f"{url}\n")
-        file.chmod(0o600)
-        monkeypatch.setenv("CHAT", url)
-        senders = senders_of(f"channels: {{chat: {{url_{place}: {file if place == 'file' else 'CHAT'}}}}}")
-        sent, (failure,) = outbox.deliver(NOTICES[:1], tmp_path / "box", senders, SPANS)
-        assert (sent, failure.startswith("chat: "), "500" in failure) == (0, True, True)
-        assert "secret" not in failure + "".join(capfd.readouterr())
-        assert outbox.deliver(NOTICES[:1], tmp_path / "box", senders, SPANS) == (1, [])
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-    assert [request[:2] for request in requests] == [("/secret", IDS[0])] * 2
-    content = requests[1][2]
+    url = f"json://127.0.0.1:{webhook.server_port}/secret"
+    file = tmp_path / "url"
+    file.write_text(f"{url}\n")
+    file.chmod(0o600)
+    monkeypatch.setenv("CHAT", url)
+    senders = senders_of(f"channels: {{chat: {{url_{place}: {file if place == 'file' else 'CHAT'}}}}}")
+    webhook.fails = True
+    sent, (failure,) = outbox.deliver(NOTICES[:1], tmp_path / "box", senders, SPANS)
+    assert (sent, failure.startswith("chat: "), "503" in failure) == (0, True, True)
+    assert "secret" not in failure + "".join(capfd.readouterr())
+    webhook.fails = False
+    assert outbox.deliver(NOTICES[:1], tmp_path / "box", senders, SPANS) == (1, [])
+    assert webhook.requests == [("/secret", IDS[0])] * 2
+    (content,) = webhook.taken
     assert (content["id"], content["kind"], content["metric"]) == (IDS[0], "over", "metric 0")
     assert content["message"] == f"news 0\n[{IDS[0]}]"
     assert content["title"] == "virtqual site: OVER budget: metric 0"

@@ -6,9 +6,9 @@ import shutil
 import subprocess
 
 import pytest
-from typer.testing import CliRunner
 
-from virtqual.cli import app
+from calling import call
+from made_programs import ESXCLI
 from virtqual.errors import UsageError
 from virtqual.identity import gather, host, kvm_host, seen
 
@@ -17,14 +17,6 @@ LIBVIRT = """<domain type='kvm'><name>n1</name><memory unit='GiB'>64</memory>
 <cputune><vcpupin vcpu='0' cpuset='0'/><vcpupin vcpu='1' cpuset='1'/></cputune>
 <numatune><memory mode='strict' nodeset='0'/></numatune>
 <os><type arch='x86_64' machine='pc-q35-9.2'>hvm</type></os><cpu mode='host-passthrough'/></domain>"""
-ESXCLI = """   Product: VMware ESXi
-   Version: 8.0.3
-   Build: Releasebuild-24022510
-   CPU Threads: 64
-   Hyperthreading Active: true
-   Physical Memory: 549755813888 Bytes
-   NUMA Node Count: 2
-"""
 VMX = """virtualHW.version = "21"
 numvcpus = "32"
 memSize = "262144"
@@ -85,7 +77,7 @@ def test_esxi():
     fields = host.read_vmx(VMX) | host.read_esxcli(ESXCLI)
     made = host.make_host(fields, "esxi01")
     assert (made.vendor, made.build, made.accelerator) == ("VMware ESXi", "8.0.3-24022510", "esxi")
-    assert (made.hardware, made.vcpus, made.cpus_per_node, made.smt) == ("vmx-21", 32, 32, "on")
+    assert (made.hardware, made.vcpus, made.cpus_per_node, made.smt) == ("vmx-21", 32, 64, "on")
     assert made.prefer_ht is made.memory_pinned is made.memory_reserved is True
     assert made.vcpus_pinned is False
     assert not seen(made.governor)
@@ -207,45 +199,40 @@ def test_an_unknown_package_of_qemu_has_a_reason(files, says):
     assert vms["n1"]["qemu_package"].not_observable == says
 
 
-def run(*arguments):
-    return CliRunner().invoke(app, list(map(str, arguments)))
-
-
 def test_the_script_on_this_machine(tmp_path):
     copy = shutil.copy("/bin/sleep", tmp_path / "qemu-system-x86_64")
     gathered, libvirt, host_file = (tmp_path / name for name in ("gathered", "vm.xml", "host.json"))
     with subprocess.Popen([copy, "60"]) as process:
         vm_name = f"process {process.pid}"
         with gathered.open("w") as output:
-            subprocess.run(["sh", "-c", run("host", "--script").output], stdout=output, check=True)
-        direct = json.loads(run("host", "--here", "--vm", vm_name).output)
+            subprocess.run(["sh", "-c", call("host", "--script").output], stdout=output, check=True)
+        direct = json.loads(call("host", "--here", "--vm", vm_name).output)
         process.kill()
     options = ["host", "--from", gathered, "--vm", vm_name]
-    record = json.loads(run(*options).output)
+    record = json.loads(call(*options).output)
     assert record["qemu_package"] == {"not_observable": f"no package of this host has {copy}"}
     assert {**record, "source": "this machine"} == direct
     assert {"kernel", "turbo", "module_parameters", "iommu_options"} <= record.keys()
     libvirt.write_text(LIBVIRT)
-    host_file.write_text(run(*options, "--libvirt", libvirt).output)
+    host_file.write_text(call(*options, "--libvirt", libvirt).output)
     assert json.loads(host_file.read_text())["vcpus"] == 2
-    assert "qemu package" in run("identity", "--host", host_file).output
+    assert "qemu package" in call("identity", "--host", host_file).output
 
 
 @pytest.mark.parametrize("options", [["--vm", "n1"], ["--here", "--from", "x"]])
 def test_options_that_do_not_go_together(options):
-    assert run("host", *options).exit_code == 2
+    call("host", *options, code=2)
 
 
 def test_the_command(tmp_path):
     (tmp_path / "vm.vmx").write_text(VMX)
     (tmp_path / "cli.txt").write_text(ESXCLI)
-    done = run("host", "--vmx", tmp_path / "vm.vmx", "--esxcli", tmp_path / "cli.txt")
-    assert done.exit_code == 0, done.output
+    done = call("host", "--vmx", tmp_path / "vm.vmx", "--esxcli", tmp_path / "cli.txt", code=0)
     assert json.loads(done.output)["source"] == ".vmx and esxcli"
     (tmp_path / "host.json").write_text(done.output)
-    shown = run("identity", "--host", tmp_path / "host.json", "--json")
+    shown = call("identity", "--host", tmp_path / "host.json", "--json")
     assert json.loads(shown.output)["host"]["build"] == "8.0.3-24022510"
-    assert run("host").exit_code == 2
+    call("host", code=2)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import shutil
 import subprocess
 
 import pytest
-from typer.testing import CliRunner
 
 import virtqual.job
-from virtqual.cli import app
+from calling import call
+from made_programs import write_program
 from virtqual.identity import gather, kvm_host, readers
 from virtqual.identity.cpus import cpu_list
 from virtqual.stack import loaded
@@ -63,8 +63,7 @@ def test_the_names_of_vms_are_no_program(shell, tmp_path):
         directory.mkdir()
     for name in ("one", "two", "three"):
         (work / name).touch()
-    (programs / "virsh").write_text(VIRSH)
-    (programs / "virsh").chmod(0o755)
+    write_program(programs / "virsh", VIRSH)
     (vms / "names").write_bytes("".join(f"{name}\n" for name in NAMES).encode() + b"\n")
     for number, name in enumerate(NAMES):
         (vms / f"name.{number}").write_bytes(f"{name}\n".encode())
@@ -212,8 +211,7 @@ DOMAIN = "<domain><vcpu>{}</vcpu><cputune><vcpupin vcpu='0' cpuset='{}'/></cputu
 def test_a_size_that_no_host_has_is_refused_by_the_file(tmp_path, option, text, message):
     file = tmp_path / "handed-in"
     file.write_text(text)
-    done = CliRunner().invoke(app, ["host", option, str(file)], env={"COLUMNS": "300"})
-    assert done.exit_code == 2, done.output
+    done = call("host", option, file, COLUMNS="300", code=2)
     assert f"virtqual: {file}: " in done.stderr
     assert message in done.stderr
     assert len(done.stderr) < 400 + len(str(file))

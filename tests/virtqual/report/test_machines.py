@@ -7,10 +7,9 @@ import pytest
 from made_reports import DECLARED, make_session, session_slow_by, slow_by
 from markdown_it import MarkdownIt
 from prometheus_client.parser import text_string_to_metric_families
-from typer.testing import CliRunner
 
+from calling import call
 from made_runs import made_failure
-from virtqual import cli
 from virtqual.commands import report
 from virtqual.report import machines
 from virtqual.runs import Result
@@ -33,12 +32,12 @@ def test_every_sample_is_a_row_that_judge_reads(tmp_path):
     rows = list(csv.DictReader(io.StringIO(file.read_text())))
     assert len(rows) == 2 * 12 * 3
     assert [row["value"] for row in rows].count("nan") == 1
-    said = CliRunner().invoke(cli.app, ["judge", str(file), "--budget", "1.05", "--margin", "0.1"]).stdout
+    said = call("judge", file, "--budget", "1.05", "--margin", "0.1").stdout
     assert "pair 2 left out" in " ".join(said.split())
     assert 'OVER x@a "quoted", setting' in " ".join(said.split())
 
 
-def test_a_check_that_was_refused_gives_no_good_samples(tmp_path):
+def test_a_check_that_was_refused_gives_no_good_samples():
     """A job that Slurm ended leaves nothing of its check that may be judged, by this session or by others."""
     session = session_slow_by(1.0, pairs=12)
     check = session.runs[0].check
@@ -83,10 +82,8 @@ def test_prometheus_reads_verdicts_and_any_label():
 def test_the_end_of_the_name_says_which(tmp_path, monkeypatch):
     monkeypatch.setattr(report, "find", lambda *_: tmp_path)
     monkeypatch.setattr(report, "load", lambda _: session_slow_by(1.0, pairs=12))
-    run = CliRunner().invoke
     for name, begins in (("a.html", "<!doctype html>"), ("a.csv", "session,metric"), ("a.prom", "# HELP")):
-        assert run(cli.app, ["report", "-o", str(tmp_path / name)]).exit_code == 0
+        call("report", "-o", tmp_path / name, code=0)
         assert (tmp_path / name).read_text().lstrip().startswith(begins)
-    done = run(cli.app, ["report", "-o", str(tmp_path / "a.pdf")])
-    assert done.exit_code == 2
+    done = call("report", "-o", tmp_path / "a.pdf", code=2)
     assert "the name has to end with .html, .csv, .json, .md, .prom" in " ".join(done.output.split())

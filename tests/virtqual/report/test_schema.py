@@ -6,23 +6,21 @@ from functools import cache
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 from made_reports import make_session, session_slow_by, slow_by
-from typer.testing import CliRunner
 
-from virtqual.cli import app
+from calling import call
 from virtqual.report import machines
 from virtqual.session.log import document_of
 
 
 @cache
 def validator(name):
-    return Draft202012Validator(json.loads(CliRunner().invoke(app, ["schema", name]).stdout))
+    return Draft202012Validator(json.loads(call("schema", name).stdout))
 
 
 def test_documents_are_listed_and_another_name_is_a_usage_error():
-    listed = CliRunner().invoke(app, ["schema"])
+    listed = call("schema")
     assert [line.split()[0] for line in listed.stdout.splitlines()] == ["session", "verdict", "sample"]
-    unknown = CliRunner().invoke(app, ["schema", "sesion"])
-    assert unknown.exit_code == 2
+    unknown = call("schema", "sesion", code=2)
     assert "did you mean session?" in unknown.stderr
 
 
@@ -39,7 +37,7 @@ def test_lines_of_judge_are_of_their_form(tmp_path):
     file = tmp_path / "samples.csv"
     file.write_text(machines.csv_of(make_session(slow_by(1.5), pairs=8)))
     options = ["--budget", "1.05", "--margin", "0.1", "--json"]
-    lines = CliRunner().invoke(app, ["judge", str(file), *options]).stdout.splitlines()
+    lines = call("judge", file, *options).stdout.splitlines()
     assert [json.loads(line)["kind"] for line in lines] == ["series", "session"]
     for line in lines:
         validator("verdict").validate(json.loads(line))

@@ -1,22 +1,13 @@
 """Samples say on which nodes, machines and boots they were taken."""
 
-import pytest
-from made_series import REFERENCES
-
 from made_runs import made_run
 from virtqual.identity import gather, readers
-from virtqual.references import load_references
 from virtqual.runs import Result, Run
 from virtqual.session.pairing import series_of
 from virtqual.site.hosts import find_hosts
 
 HPL = Result.scalar("hpl", "here", 10.0)
 TABLE = {"n1.cluster.example": ("vm1", "vm2"), "n2": ("vm3",)}
-
-
-@pytest.fixture(scope="module")
-def references():
-    return load_references(REFERENCES)
 
 
 def booted(**boots):

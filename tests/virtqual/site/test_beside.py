@@ -21,8 +21,7 @@ def test_checks_run_beside_a_partition_that_is_none_of_theirs(site):
     # Counts of ranks and nodes are in the names, and what cannot run stands below them.
     ours = site.run(*listing, FAKE_CPUS_bare="8", FAKE_CPUS_cloud="8").stdout
     (site.path / "site/systems/testsite.py").write_text(text.format(fake=str(FAKE), gpu=GPU))
-    done = site.lammps(VIRTQUAL_PAIRS="0:1")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = site.lammps(VIRTQUAL_PAIRS="0:1", code=0)
     assert "@testsite:bare+fake" in done.stdout
     assert "@testsite:gpu" not in done.stdout
     beside = site.run(*listing, FAKE_CPUS_bare="8", FAKE_CPUS_cloud="8").stdout
@@ -40,14 +39,12 @@ BROKEN = {
 def test_a_session_runs_beside_files_that_are_broken(site):
     for name, (text, _) in BROKEN.items():
         (site.path / f"site/systems/{name}.py").write_text(text)
-    done = site.lammps(VIRTQUAL_PAIRS="0:1")
-    assert done.returncode == 0, done.stdout + done.stderr
+    site.lammps(VIRTQUAL_PAIRS="0:1", code=0)
     for name, (_, says) in BROKEN.items():
         alone = site.virtqual("qualify", "--system", name)
         assert (alone.returncode, says in alone.stderr) == (2, True), alone.stderr
         assert f"site/systems/{name}.py" in alone.stderr
-        plain = site.run("reframe", "-c", str(FAKE.parents[2] / "checks"), "-r", "--system", name)
-        assert plain.returncode == 1
+        plain = site.run("reframe", "-c", str(FAKE.parents[2] / "checks"), "-r", "--system", name, code=1)
         assert says in plain.stdout + plain.stderr
     unknown = site.virtqual("qualify", "--system", "../../evil")
     assert (unknown.returncode, "no system '../../evil'" in unknown.stderr) == (2, True)

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from made_programs import ESXCLI, write_program
 from made_runs import read_session
 from virtqual.errors import UsageError
 from virtqual.identity import kvm_host
@@ -58,27 +59,6 @@ def test_what_the_script_printed_on_a_host_is_a_record(tmp_path):
         host_records.read(tmp_path)
 
 
-#: Written by hand in the form of the three commands: no ESXi host printed it.
-ESXCLI = """   Product: VMware ESXi
-   Version: 8.0.3
-   Build: Releasebuild-24022510
-   Update: 3
-   Patch: 35
-   CPU Packages: 2
-   CPU Cores: 64
-   CPU Threads: 128
-   Hyperthreading Active: true
-   Hyperthreading Supported: true
-   Hyperthreading Enabled: true
-   HV Support: 3
-   HV Replay Capable: true
-   HV Replay Disabled Reasons:
-   Physical Memory: 549655752704 Bytes
-   Reliable Memory: 0 Bytes
-   NUMA Node Count: 2
-"""
-
-
 def test_what_esxcli_printed_on_a_host_is_a_record(tmp_path):
     for name, build in (("esx01", "24022510"), ("esx02", "24022510"), ("esx03", "24280767")):
         (tmp_path / f"{name}.txt").write_text(ESXCLI.replace("24022510", build))
@@ -98,9 +78,8 @@ def asked(site):
     """Return the site's environment with a command that brings a record of each host."""
 
     def environment(command):
-        script = site.path / "ask-hosts"
-        script.write_text(f"#!/bin/sh\ncd '{site.path}/hosts' || exit 1\n{command}\n")
-        script.chmod(0o755)
+        text = f"#!/bin/sh\ncd '{site.path}/hosts' || exit 1\n{command}\n"
+        script = write_program(site.path / "ask-hosts", text)
         write(site.path / "hosts", **{"bare-1": "old", "bare-2": "old"})
         for file in (site.path / "hosts").iterdir():
             os.utime(file, (time.time() - 3600,) * 2)
@@ -126,8 +105,7 @@ def test_the_build_of_a_session_is_what_the_hosts_say_now(site, asked, known):
     env = asked(NEW)
     for name in {"bare-1", "bare-2"} - set(known):
         (site.path / f"hosts/{name}.json").unlink()
-    done = site.virtqual(*ON, "--pairs", "4", **env)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = site.virtqual(*ON, "--pairs", "4", code=0, **env)
     (directory,) = (site.path / "state/sessions").glob("2*")
     session = read_session(directory)
     assert QEMU in session["identity"]["virtual"]["hypervisor"]["build"]

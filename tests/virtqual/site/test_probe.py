@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from following import ended
 from virtqual.errors import InfrastructureError
 from virtqual.site import probe
 
@@ -44,12 +45,9 @@ def test_preflight_says_for_what_it_waits(site):
     said = site.until(process, "waiting for 1 node of cloud since")
     assert "of bare" not in said
     site.mend("queued.cloud")
-    said = process.communicate(timeout=60)[0]
-    assert process.returncode == 0, said
+    assert ended(process)[0] == 0
     site.fault("queued.bare", "QOSMaxJobsPerUserLimit")
-    done = site.virtqual("preflight", "--system", "testsite", "--wait", "0.0005")
-    assert done.returncode == 5
+    done = site.virtqual("preflight", "--system", "testsite", "--wait", "0.0005", code=5)
     assert "cannot examine a node of partition bare: srun: error: Unable to allocate" in site.words(done)
-    done = site.virtqual("preflight", "--system", "testsite", "--wait", "0")
-    assert done.returncode == 2
+    done = site.virtqual("preflight", "--system", "testsite", "--wait", "0", code=2)
     assert "--wait 0: name hours, more than 0" in site.words(done)

@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from calling import call
 from virtqual import paths
-from virtqual.cli import app
 from virtqual.errors import UsageError
 from virtqual.references import load_references
 from virtqual.references.marks import load_marks
@@ -36,8 +35,7 @@ def test_a_site_directory_that_is_named_must_exist(tmp_path, monkeypatch):
 
 
 def test_plain_reframe_names_a_site_directory_that_is_not_there(site):
-    done = site.run("reframe", "-l", "--system", "testsite", VIRTQUAL_SITE=str(site.path / "gone"))
-    assert done.returncode != 0
+    done = site.run("reframe", "-l", "--system", "testsite", VIRTQUAL_SITE=str(site.path / "gone"), code=1)
     assert "VIRTQUAL_SITE: " in done.stdout + done.stderr
 
 
@@ -51,8 +49,7 @@ def test_a_variable_that_is_not_read_any_more_is_refused(monkeypatch, variable):
 @pytest.fixture
 def made(tmp_path):
     """A site directory as `virtqual site init` makes it."""
-    done = CliRunner().invoke(app, ["site", "init", str(tmp_path / "made")])
-    assert done.exit_code == 0, done.output
+    done = call("site", "init", tmp_path / "made", code=0)
     assert f"export VIRTQUAL_SITE={tmp_path}/made" in done.output
     return tmp_path / "made"
 
@@ -60,8 +57,7 @@ def made(tmp_path):
 def test_a_directory_that_is_not_empty_is_left_as_it_is(made):
     (made / "README.md").write_text("mine")
     for directory in (made, made / "README.md"):
-        done = CliRunner().invoke(app, ["site", "init", str(directory)])
-        assert done.exit_code == 2
+        done = call("site", "init", directory, code=2)
         assert done.output == (
             f"virtqual: {directory} is not an empty directory: name one that does not exist yet\n"
         )
@@ -89,7 +85,7 @@ def test_the_example_of_a_check_is_judged_once_it_is_asked_for(made, site):
     assert "copy_rate" not in site.run("reframe", "-L", "--mode=full", "--system", "testsite").stdout
     text = check.read_text()
     check.write_text(text.replace("# judge(", "judge("))
-    done = site.virtqual("qualify", "--system", "testsite", "--full", "-n", "copy_rate", "--max-pairs", "4")
+    done = site.qualify("--full", "-n", "copy_rate", "--max-pairs", "4")
     assert [verdict["metric"] for verdict in site.session()["verdicts"]] == ["copy_rate_rate"], done.stderr
     values = [run["results"][0]["values"][0] for run in site.session()["runs"]]
     assert min(values) > 1
@@ -132,8 +128,7 @@ def older(site):
     # The session alone is made with the stack in its new place.
     (root / "site").mkdir()
     (root / "site/stacks").symlink_to(stack)
-    done = centre.virtqual("qualify", "--system", "testsite", "-n", "lj")
-    assert done.returncode == 0, done.stdout + done.stderr
+    centre.qualify("-n", "lj", code=0)
     shutil.rmtree(root / "site")
     write(root, "references/inputs/site.yaml", "schema: virtqual-inputs/1\ninputs: []\n")
     write(root, "references/waivers.yaml", "schema: virtqual-waivers/1\nwaivers: []\n")
@@ -155,24 +150,21 @@ def write(root, name, text):
 def test_a_centre_of_the_older_way_is_moved_by_the_page_and_its_session_can_be_named(older):
     (first,) = (directory.name for directory in (older.path / ".virtqual/sessions").glob("2*"))
     line = ("qualify", "--system", "testsite", "-n", "lj", "--against", first)
-    refused = older.virtqual(*line)
-    assert refused.returncode == 2
+    refused = older.virtqual(*line, code=2)
     assert f"stack is not read any more: move it to {older.path}/site/stacks" in refused.stderr
     commands = "\n".join(COMMANDS).replace("mysite", "testsite")
-    moved = older.run("bash", "-ec", commands)
-    assert moved.returncode == 0, moved.stdout + moved.stderr
+    older.run("bash", "-ec", commands, code=0)
     # Nothing of the centre is left in virtqual's own directories.
     assert [path.name for path in (older.path / "reframe/systems").glob("*.py")] == ["vcluster.py"]
     for name in ("references/systems", "references/waivers.yaml", "config/site", "checks/site"):
         assert not (older.path / name).exists()
     time.sleep(1.1)
-    done = older.virtqual(*line)
-    assert done.returncode == 0, done.stdout + done.stderr
+    older.virtqual(*line, code=0)
     session = older.session()
     assert (session["against"], {verdict["gate"] for verdict in session["verdicts"]}) == (
         first,
         {"overhead", "change"},
     )
-    assert older.virtqual("status", "--notify").returncode == 0
+    older.virtqual("status", "--notify", code=0)
     listed = older.run("reframe", "-L", "--mode=full", "--system", "testsite", "-n", "^triad")
     assert "2 checks, 2 with a verdict" in listed.stdout, listed.stdout + listed.stderr

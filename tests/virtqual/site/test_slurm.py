@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from made_programs import write_program
 from virtqual.errors import InfrastructureError
 from virtqual.session.lock import name_holder
 from virtqual.site import slurm
@@ -22,12 +23,11 @@ def commands(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
     def answers(name, text, code=0):
-        file = tmp_path / name
-        file.write_text(
+        write_program(
+            tmp_path / name,
             f'#!/bin/sh\necho "$0 $*" >> {tmp_path}/asked\n[ "$SLURM_TIME_FORMAT" = %s ] || exit 9\n'
-            f"cat << 'END'\n{text}\nEND\nexit {code}\n"
+            f"cat << 'END'\n{text}\nEND\nexit {code}\n",
         )
-        file.chmod(0o755)
 
     answers.asked = lambda: (tmp_path / "asked").read_text()
     return answers

@@ -3,6 +3,8 @@
 import json
 import shutil
 
+from made_programs import write_program
+
 PROGRAM = """#!/usr/bin/env python3
 import json, pathlib, sys
 root = pathlib.Path(__file__).parents[1]
@@ -40,10 +42,7 @@ class FakeSpack:
 
     def __init__(self, root, mpi="mpich"):
         self.root = root
-        (root / "bin").mkdir(parents=True)
-        program = root / "bin/spack"
-        program.write_text(PROGRAM, encoding="utf-8")
-        program.chmod(0o755)
+        write_program(root / "bin/spack", PROGRAM)
         gcc = make_node("gcc", "12.2.0", "g") | {"external": {"path": "/usr"}}
         library = make_node(mpi, "4.3.2", "m", [gcc])
         self.nodes = [

@@ -4,9 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from virtqual.cli import app
+from calling import call
+from made_programs import write_program
 from virtqual.files.datafile import DataError
 from virtqual.stack import manifest, modules
 
@@ -52,10 +52,8 @@ def register(centre, text):
 
 
 def test_a_program_has_its_variables_when_it_is_asked_and_no_directories_of_spack(centre):
-    program = centre / "apps/foam/1/icoFoam"
-    program.parent.mkdir(parents=True)
-    program.write_text('#!/bin/sh\n[ -n "$WM_PROJECT_DIR" ] && echo "Using: OpenFOAM-v2312 (2312) - visit"\n')
-    program.chmod(0o755)
+    text = '#!/bin/sh\n[ -n "$WM_PROJECT_DIR" ] && echo "Using: OpenFOAM-v2312 (2312) - visit"\n'
+    write_program(centre / "apps/foam/1/icoFoam", text)
     text = (
         "name: centre\n"
         "mpi: {name: openmpi, modules: [mpi/1]}\n"
@@ -178,14 +176,12 @@ def test_mistakes(centre, line, instead, says):
 def test_the_command_says_which_checks_can_run(centre, monkeypatch):
     monkeypatch.setenv("VIRTQUAL_STATE", str(centre / "state"))
     (centre / "centre.yaml").write_text("name: centre\nprograms: {stress-ng: {modules: [stress/1]}}\n")
-    done = CliRunner().invoke(app, ["stack", "register", "--modules", str(centre / "centre.yaml")])
-    assert done.exit_code == 0, done.output
+    done = call("stack", "register", "--modules", centre / "centre.yaml", code=0)
     assert (
         "\n  stress-ng 0.15.06 (modules stress/1)\nchecks that have a program:\n  stress-ng: paging\nch"
         in done.output
     )
     assert "checks without a program:\n  stream: stream, stream_nodes" in done.output
     (centre / "apps/stress/1/stress-ng").write_text("another")
-    done = CliRunner().invoke(app, ["stack", "check"])
-    assert done.exit_code == 5
+    done = call("stack", "check", code=5)
     assert "`virtqual stack register --modules FILE` sets it up again" in done.output

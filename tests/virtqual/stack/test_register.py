@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 from fakespack import FakeSpack, make_node
-from typer.testing import CliRunner
 
-from virtqual.cli import app
+from calling import call
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.stack import manifest, spack
 from virtqual.stack.spack import register
@@ -184,9 +183,7 @@ def test_the_commands(fake, environment, tmp_path, monkeypatch):
     monkeypatch.setenv("VIRTQUAL_SITE", str(tmp_path))
 
     def start(*arguments, code=0):
-        done = CliRunner().invoke(app, ["stack", *arguments])
-        assert done.exit_code == code, done.output
-        return done.output
+        return call("stack", *arguments, code=code).output
 
     assert "no stack is set up" in start("check", code=5)
     stack_hash = start("register", "--spack", str(environment)).split()[2].rstrip(":")

@@ -27,12 +27,8 @@ def judged(metrics, make):
 
     def judge(differences, budget=FIVE, prior=PRIOR, looks=LOOKS, before=None, name="hpl", **how):
         case = {key: how.pop(key) for key in ("refused", "bound", "earlier_bound") if key in how}
-        if before is not None:
-            case["baseline"] = before
         series = make(metrics[name], differences, **how)
-        return alone(
-            series, budget, PRIOR if prior is None else prior, **({"looks": looks} if looks else {}), **case
-        )
+        return alone(series, budget, prior, looks, baseline=before, **case)
 
     return judge
 
@@ -398,7 +394,7 @@ def test_a_bound_on_what_hosts_differ_by_is_added_to_both_ends(judged):
 
 
 @pytest.mark.parametrize("hosts", [("", ""), ("a", ""), ("", "b")])
-def test_hosts_that_nobody_names_are_taken_to_be_alike_and_that_is_said(judged, hosts):
+def test_hosts_that_nobody_names_are_taken_to_be_alike_and_are_confounded(judged, hosts):
     verdict = judged(steady(0.0, 8), hosts=at([hosts[0]] * 8, [hosts[1]] * 8))
     assert verdict.outcome is Outcome.WITHIN
     assert (verdict.native_hosts, verdict.confounded) == ((), True)

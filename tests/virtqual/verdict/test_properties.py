@@ -89,8 +89,8 @@ def test_swapping_native_and_virtual_turns_the_sign(metric, values, prior):
     assert one.overhead.log == pytest.approx(-other.overhead.log, abs=1e-9)
 
 
-@given(differences(), budgets, priors)
-def test_direction_only_changes_words(values, budget, prior):
+@given(differences(), priors)
+def test_direction_only_changes_words(values, prior):
     lower = Budget.build(0.0, margin=0.1)
     one = alone(series_of(METRICS["hpl"], values), lower, prior)
     other = alone(series_of(METRICS["lammps_loop_time"], values), lower, prior)
@@ -132,10 +132,7 @@ def test_a_larger_budget_never_turns_within_into_over(metric, values, small, mor
 @given(metrics, differences(), budgets, priors)
 def test_the_interval_and_the_outcome_say_the_same(metric, values, budget, prior):
     verdict = alone(series_of(metric, values), budget, prior)
-    lower, upper = verdict.overhead.lower, verdict.overhead.upper
-    assert (lower is None) == (upper is None) == (len(values) < LOOKS[0])
-    if lower is not None:
-        assert lower <= verdict.overhead.log < upper
+    assert verdict.overhead.lower <= verdict.overhead.log < verdict.overhead.upper
     if verdict.outcome is Outcome.WITHIN:
         assert verdict.pairs == len(values)
         assert verdict.overhead.upper < verdict.limit + verdict.margin
