@@ -53,10 +53,11 @@ def foresee_answer(
             systems.list_features(partition.features, partition.extras)
             for partition in map(system.partition, SIDES)
         )
-        required, absent_features = check_set.select(set().union(features, *of_system))
-        planned_cases = {entry.case for entry in planned}
-        cases = catalogue.cases_of(entries, check_set.scope)
-        missing = {check.check: set(check.match_cases(cases)) - planned_cases for check in required}
+        missing, absent_features = check_set.find_missing(
+            catalogue.cases_of(entries, check_set.scope),
+            set().union(features, *of_system),
+            {entry.case for entry in planned}.__contains__,
+        )
         obstacles = []
         if names := [check for check, missing_cases in missing.items() if missing_cases]:
             all_missing = set().union(*missing.values())

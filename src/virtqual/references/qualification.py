@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr
@@ -68,14 +68,22 @@ class CheckSet(DataModel):
         check_set._is_of_site = True
         return check_set
 
-    def select(self, features: Iterable[str] | None) -> tuple[list[RequiredCheck], list[str]]:
-        """Return the checks that a system must pass, and the features that it and its stack lack.
+    def find_missing(
+        self, cases: Iterable[str], features: Iterable[str] | None, is_there: Callable[[str], bool]
+    ) -> tuple[dict[str, list[str]], list[str]]:
+        """Return the missing cases of each check that a system must pass, and the features that it lacks.
 
-        If the features are unknown (None), all checks are required.
+        `cases` are all cases in the scope; `features` are those of the system and its stack. If they are
+        unknown (None), all checks are required.
         """
-        conditions = {check.where for check in self.checks if check.where}
-        missing = conditions.difference(conditions if features is None else features)
-        return [check for check in self.checks if check.where not in missing], sorted(missing)
+        cases, conditions = tuple(cases), {check.where for check in self.checks if check.where}
+        absent = conditions.difference(conditions if features is None else features)
+        missing = {
+            required.check: [case for case in required.match_cases(cases) if not is_there(case)]
+            for required in self.checks
+            if required.where not in absent
+        }
+        return missing, sorted(absent)
 
     def find_unknown(self, cases: Iterable[str], features: Iterable[str]) -> Iterator[Problem]:
         """Yield the checks, parameters and features that no check has; `cases` are those of all checks.

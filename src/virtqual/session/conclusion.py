@@ -163,14 +163,11 @@ def _answer_for_check_set(
         if "features" in side
     ]
     of_stack = [program.get("features", []) for program in session.stack["programs"]]
-    required, absent_features = check_set.select(set().union(*sides, *of_stack) if sides else None)
-    missing_checks = []
-    for check in required:
-        missing_cases = [case for case in check.match_cases(cases) if not session.has_passed(case)]
-        session.missing += missing_cases
-        missing_checks += [check.check] if missing_cases else []
-    if missing_checks:
-        count = f"{len(required) - len(missing_checks)} of the {len(required)}"
+    features = set().union(*sides, *of_stack) if sides else None
+    missing, absent_features = check_set.find_missing(cases, features, session.has_passed)
+    session.missing = [case for missing_cases in missing.values() for case in missing_cases]
+    if missing_checks := [check for check, missing_cases in missing.items() if missing_cases]:
+        count = f"{len(missing) - len(missing_checks)} of the {len(missing)}"
         judged = f"{count} checks that class {name} asks for were judged"
         more = ", ..." if len(missing_checks) > MAX_MISSING_SHOWN else ""
         first_checks = ", ".join(missing_checks[:MAX_MISSING_SHOWN]) + more
