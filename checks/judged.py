@@ -198,15 +198,7 @@ def judge(
     caller = sys._getframe(1).f_globals
     if isinstance(check, str):
         check = _load_check(check, Path(caller["__file__"]).parent)
-    if issubclass(check, rfm.CompileOnlyRegressionTest):
-        raise ValueError(f"{check.__name__} runs nothing that could be compared")
-    if check.num_variants != len(check.param_space):
-        raise ValueError(
-            f"{check.__name__} has fixtures with parameters, and a sample cannot say which it had: judge "
-            "a subclass whose fixtures have one value each"
-        )
-    if clash := sorted(_find_own_names(Foreign) & _find_own_names(check)):
-        raise ValueError(f"{check.__name__} and the pairing both define {', '.join(clash)}")
+    _refuse_unpairable_class(check)
     name = name or check.__name__
     body = {
         "descr": get_class_value(check, "descr", "") or name,
@@ -234,6 +226,19 @@ def _load_check(text, directory):
     if not hasattr(module, name):
         raise ValueError(f"judge({text!r}): {file} has no class {name}")
     return getattr(module, name)
+
+
+def _refuse_unpairable_class(check):
+    """Refuse a check that runs nothing, has fixtures with parameters, or names of the pairing's."""
+    if issubclass(check, rfm.CompileOnlyRegressionTest):
+        raise ValueError(f"{check.__name__} runs nothing that could be compared")
+    if check.num_variants != len(check.param_space):
+        raise ValueError(
+            f"{check.__name__} has fixtures with parameters, and a sample cannot say which it had: judge "
+            "a subclass whose fixtures have one value each"
+        )
+    if clash := sorted(_find_own_names(Foreign) & _find_own_names(check)):
+        raise ValueError(f"{check.__name__} and the pairing both define {', '.join(clash)}")
 
 
 def _find_own_names(check):

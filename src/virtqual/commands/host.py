@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +12,10 @@ from virtqual.commands.identity import read_with
 from virtqual.errors import UsageError
 from virtqual.identity import gather, kvm_host
 from virtqual.identity import host as hosts
+from virtqual.identity.record import Host
+
+#: What a file is called, the file if it was given, and the function that reads its text.
+Source = tuple[str, Path | None, Callable[[str], hosts.Fields]]
 
 
 def command(
@@ -42,24 +46,27 @@ def command(
     if script:
         typer.echo(kvm_host.script(), nl=False)
         return
-    sources: tuple[tuple[str, Path | None, Callable[[str], hosts.Fields]], ...] = (
+    if this_machine and gathered:
+        raise UsageError("--here and --from: give one of them")
+    if vm and not (this_machine or gathered):
+        raise UsageError("--vm names a VM of what --here or --from say")
+    sources: tuple[Source, ...] = (
         ("--from", gathered, lambda text: kvm_host.read_script(gather.parse(text), vm)),
         ("libvirt", libvirt, hosts.read_libvirt),
         ("QEMU", qemu, lambda text: hosts.read_qemu(text.rstrip("\0").split("\0"))),
         (".vmx", vmx, hosts.read_vmx),
         ("esxcli", esxcli, hosts.read_esxcli),
     )
-    names = [name for name, file, _ in sources if file]
-    if this_machine:
-        names.append("this machine")
+    typer.echo(hosts.write(_read_host(sources, vm, this_machine=this_machine)), nl=False)
+
+
+def _read_host(sources: Sequence[Source], vm: str, *, this_machine: bool) -> Host:
+    """Return what the files that were given, or this machine, say of a host and of one of its VMs."""
+    fields = kvm_host.read_script(gather.run_script(kvm_host.script()), vm) if this_machine else {}
+    given = [(name, file, parse) for name, file, parse in sources if file]
+    for _, file, parse in given:
+        fields |= read_with(parse, file)
+    names = [*(name for name, *_ in given), *(["this machine"] if this_machine else [])]
     if not names:
         raise UsageError("give at least one of --here, --from, --libvirt, --qemu, --vmx, --esxcli")
-    if this_machine and gathered:
-        raise UsageError("--here and --from: give one of them")
-    if vm and not (this_machine or gathered):
-        raise UsageError("--vm names a VM of what --here or --from say")
-    fields = kvm_host.read_script(gather.run_script(kvm_host.script()), vm) if this_machine else {}
-    for _, file, parse in sources:
-        if file:
-            fields |= read_with(parse, file)
-    typer.echo(hosts.write(hosts.make_host(fields, " and ".join(names))), nl=False)
+    return hosts.make_host(fields, " and ".join(names))

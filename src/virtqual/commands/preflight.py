@@ -62,23 +62,27 @@ def command(
         hypervisor_class = _check_class(hypervisor_class)
         native, virtual = map(_load_identity, names)
         findings = compare(native, virtual, judge.policy(), hypervisor_class)
-    refused = bool(refusals(findings))
     if as_json:
-        document = {
-            "class": hypervisor_class,
-            "refused": refused,
-            "findings": [finding.model_dump(mode="json") for finding in findings],
-            "canaries": [canary.model_dump(mode="json") for canary in canaries],
-        }
-        typer.echo(json.dumps(document, indent=1))
+        _print_document(hypervisor_class, findings, canaries)
     else:
         console = verbatim()
         report.show(findings, console)
         report.show_canaries(canaries, console)
         report.explain_claims(findings, canaries, console)
         console.print(Text(report.conclusion(findings, hypervisor_class), style="bold"))
-    if refused:
+    if refusals(findings):
         raise typer.Exit(RefusedError.exit_code)
+
+
+def _print_document(hypervisor_class: str, findings: Sequence[Finding], canaries: Sequence[Canary]) -> None:
+    """Print the findings and canaries as JSON."""
+    document = {
+        "class": hypervisor_class,
+        "refused": bool(refusals(findings)),
+        "findings": [finding.model_dump(mode="json") for finding in findings],
+        "canaries": [canary.model_dump(mode="json") for canary in canaries],
+    }
+    typer.echo(json.dumps(document, indent=1))
 
 
 def _examine_session(name: str, hypervisor_class: str) -> tuple[str, Sequence[Finding], Sequence[Canary]]:

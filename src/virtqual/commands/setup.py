@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -40,13 +41,7 @@ def command(
     recipe = registry.choose_recipe(stacks, extra or ()) if is_registry else None
     todo = registry.plan(stacks, recipe, tuple(package or ()))
     current = registry.load_current(stacks, recipe) if recipe else None
-    for words, names in (
-        ("packages of the distribution to install", todo.packages),
-        (f"packages to unpack into {stacks / registry.NAME}", todo.unpacked),
-        (f"wheels to install into {stacks / registry.NAME}", todo.wheels),
-    ):
-        if names:
-            _say.print(f"{words}: {' '.join(names)}")
+    _show_missing(todo, stacks / registry.NAME)
     if current and not (todo.wheels or todo.packages or todo.unpacked):
         _say.print(f"registry stack {current.hash} is set up: {', '.join(current.features)}")
         return
@@ -60,6 +55,17 @@ def command(
         _say.print(f"registry stack {written.hash}:")
         for program in written.programs:
             _say.print(f"  {program.name} {program.version} ({program.origin})")
+
+
+def _show_missing(todo: registry.InstallPlan, directory: Path) -> None:
+    """Print what will be installed."""
+    for words, names in (
+        ("packages of the distribution to install", todo.packages),
+        (f"packages to unpack into {directory}", todo.unpacked),
+        (f"wheels to install into {directory}", todo.wheels),
+    ):
+        if names:
+            _say.print(f"{words}: {' '.join(names)}")
 
 
 def _choose_stack(names: list[str], name: str) -> str:
