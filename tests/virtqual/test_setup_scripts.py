@@ -32,6 +32,7 @@ exit $FAKE_PIP
 SPACK = """#!/bin/sh
 echo "$*" >> commands
 [ "$1" != arch ] || echo debian12
+[ "$3" != install ] || [ ! -e no-compiler ]
 """
 
 
@@ -162,6 +163,7 @@ def build(run, checkout, tmp_path):
     text = re.sub(r"(?<=commit: )\w+", commits[1], text)
     (checkout / "spack.yaml").write_text(text, encoding="utf-8")
     (checkout / "spack.lock").write_text('"platform_os": "debian12"')
+    (checkout / "NAMD_2.14_Source.tar.gz").touch()
     write_program(checkout / ".venv/bin/python", PIP)
     write_program(checkout / ".venv/bin/virtqual", '#!/bin/sh\necho "virtqual $*" >> commands\n')
 
@@ -201,6 +203,29 @@ def test_what_cannot_be_built_is_named(build, checkout, tmp_path):
     done, _ = build(git=tmp_path / "gone")
     assert done.returncode == 5
     assert "spack-packages.git cannot be fetched: VIRTQUAL_GIT names a copy of it" in done.stderr
+
+
+def test_a_build_of_all_programs_begins_only_with_the_source_of_namd(build, checkout):
+    """Spack would miss it after hours, in which the other programs were built."""
+    (checkout / "NAMD_2.14_Source.tar.gz").unlink()
+    for arguments in ((), ("stream", "namd")):
+        done, commands = build(*arguments)
+        assert (done.returncode, commands) == (2, [])
+        assert "NAMD_2.14_Source.tar.gz is not in " in done.stderr
+    others = done.stderr.partition("Without NAMD: ci/build-stack ")[2].split()
+    assert {"lammps", "npb", "stream"} <= set(others)
+    assert build(*others)[0].returncode == 0
+    manifest = checkout / "site/stacks/spack/manifest.json"
+    write_program(manifest, '{"programs": [{"name": "namd"}]}')
+    assert build()[0].returncode == 0
+
+
+def test_what_was_built_is_registered_although_another_program_failed(build, checkout):
+    (checkout / "no-compiler").touch()
+    done, commands = build("stream", "hpl")
+    assert done.returncode == 5
+    assert commands[-1] == "virtqual stack register --spack ."
+    assert "those that it has built are registered" in done.stderr
 
 
 def test_versions_are_chosen_anew_for_another_machine_or_site(build, checkout):

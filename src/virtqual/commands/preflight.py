@@ -19,6 +19,7 @@ from virtqual.identity import Identity
 from virtqual.preflight.canaries import Canary
 from virtqual.preflight.compare import compare
 from virtqual.preflight.finding import Finding, refusals
+from virtqual.qualify.asking import ask_hosts
 from virtqual.qualify.opening import find_stated_class
 from virtqual.references import project_references
 from virtqual.report import preflight as report
@@ -100,8 +101,8 @@ def _examine_session(name: str, hypervisor_class: str) -> tuple[str, Sequence[Fi
 
 def _examine_system(system: str, hypervisor_class: str, wait: float | None) -> tuple[str, Sequence[Finding]]:
     """Return the class, and the findings between a node of each partition of a system."""
-    site = load_system(system)
     read_site_notify()
+    site = ask_hosts(load_system(system))
     hypervisor_class = _check_class(hypervisor_class or find_stated_class(site).name)
 
     def say(text: str) -> None:

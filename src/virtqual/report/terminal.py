@@ -150,7 +150,7 @@ class Terminal:
         if not verdicts:
             return
         self._say(table_of(verdicts))
-        note = "Percent of native's value; minus is faster."
+        note = "Percent of native's value; minus is faster. WITHIN is below budget + margin."
         if any(verdict.points for verdict in verdicts):
             note += " Of a curve: mean over its sizes."
         self._dim(note)

@@ -139,7 +139,7 @@ def surveyed(place):
     def told(hosts):
         file = place.parent / "systems/site.py"
         file.parent.mkdir(exist_ok=True)
-        example = str(REFERENCES.parent / "site.example/systems/example.py")
+        example = str(REFERENCES.parent / "site.example/systems/_example.py")
         file.write_text(SYSTEM.format(example=example, hosts=hosts), encoding="utf-8")
 
     return told

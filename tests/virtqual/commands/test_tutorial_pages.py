@@ -9,7 +9,10 @@ from made_programs import ESXCLI, write_program
 
 PARTS = re.compile(r"^`([\w./-]+)`\n\n```\w+\n(.*?)```$|^```console\n(.*?)```$", re.MULTILINE | re.DOTALL)
 #: Answers in the place of the hosts, which a test states.
-SSH = '#!/bin/sh\n[ "$2" != sh ] || cat > /dev/null\ncat "$FAKE_SLURM/host.${1#root@}"\n'
+SSH = """#!/bin/sh
+[ "$2" != sh ] || cat > /dev/null
+case $2 in cat*) cat "$FAKE_SLURM/vmx" ;; *) cat "$FAKE_SLURM/host.${1#root@}" ;; esac
+"""
 KVM_GUEST = {
     "/sys/class/dmi/id/sys_vendor": "Red Hat",
     "/sys/class/dmi/id/product_name": "KVM",
@@ -56,7 +59,7 @@ def put_in_place(site, text):
     """Return a page's text with the paths and names that the stand-ins have."""
     for pattern, name in (
         ("/shared/virtqual", str(site.path)),
-        (r"vm\{h:02\}", "cloud-{h}"),
+        (r"\bvm\{h:02\}", "cloud-{h}"),
         (r"\bvm0(\d)", r"cloud-\1"),
         (r"\bbare0(\d)", r"bare-\1"),
         (r"(--virtual |partition |\[)vm\b", r"\1cloud"),
@@ -102,7 +105,7 @@ def test_the_page_about_kvm_hosts(centre):
 
 def test_the_page_about_esxi_hosts(centre):
     show(centre, "cloud", "guest.look")
-    (centre.path / "cloud-1.vmx").write_text(VMX)
+    centre.fault("vmx", VMX)
     for number in range(1, 9):
         centre.fault(f"host.esx0{number}", ESX_HOST)
     page, new_build = re.split(

@@ -115,6 +115,16 @@ def test_the_build_of_a_session_is_what_the_hosts_say_now(site, asked, known):
     assert virtual["identity"][virtual["nodes"][0]]["host"]["qemu_package"] == QEMU
 
 
+def test_preflight_asks_the_hosts_as_a_session_does(site, asked):
+    env = asked(NEW.replace("6.1", "6.2"))
+    done = site.virtqual("preflight", "--system", "testsite", **env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"kernel": "6.2"' in (site.path / "hosts/bare-2.json").read_text()
+    done = site.virtqual("preflight", "--system", "testsite", **asked(NEW.replace("bare-1 bare-2", "bare-1")))
+    assert done.returncode == 5, done.stdout + done.stderr
+    assert "brought no new record of host bare-2" in site.words(done)
+
+
 @pytest.mark.parametrize(
     ("command", "code", "says"),
     [

@@ -66,6 +66,9 @@ def test_a_directory_that_is_not_empty_is_left_as_it_is(made):
 
 def test_the_example_of_a_system_and_of_references_is_right(made, monkeypatch):
     monkeypatch.setenv("VIRTQUAL_SITE", str(made))
+    with pytest.raises(UsageError, match="there is no system 'example'"):
+        configuration.load_system("example")
+    (made / "systems/_example.py").rename(made / "systems/example.py")
     assert configuration.load_system("example").name == "example"
     assert len((made / "README.md").read_text().splitlines()) <= 12
     for name in ("waivers.yaml", "marks.yaml"):

@@ -15,7 +15,7 @@ from virtqual.site import configuration, held, placement, systems
 from virtqual.site.extras import HplSize
 
 ROOT = Path(__file__).parents[3]
-EXAMPLE = ROOT / "site.example/systems/example.py"
+EXAMPLE = ROOT / "site.example/systems/_example.py"
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """A worked example: a site with bare-metal nodes and VMs of the build under qualification.
 
-Copy this file, give it your system's name, and replace every value: docs/system-file.md says what each
-means.  Both partitions state the same hardware; only what virtualisation changes differs.
+It is not read, since its name begins with `_`; docs/system-file.md says what each key means.  Both
+partitions state the same hardware; only what virtualisation changes differs.
 """
 
 PROCESSOR = {
