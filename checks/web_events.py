@@ -11,8 +11,8 @@ from . import counts, overhead
 from .asked import as_asked
 from .offered import Offered
 
-#: The features of the stack.
-APPLICATION, DATABASE = "web-events", "postgresql"
+#: The feature of the stack that the check needs besides its own.
+DATABASE = "postgresql"
 #: The heap never grows.  The second compiler warms up for minutes on few cores.
 JAVA = {
     "small": ("-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
@@ -27,7 +27,7 @@ class web_events(Offered):
     """Each run starts database and application anew, and warms them up."""
 
     descr = "a web application at shares of its native peak"
-    feature = APPLICATION
+    feature = "web-events"
     load = parameter(["all"], loggable=True)
     quick = {}
     scripts = ("postgres.sh", "web_events.sh", "web_load.py")
@@ -36,15 +36,17 @@ class web_events(Offered):
     @classmethod
     def environments(cls):
         """Return the stacks that also have its database."""
-        return [f"+{APPLICATION} +{DATABASE}"]
+        return [f"+{cls.feature} +{DATABASE}"]
 
     @classmethod
     def explain_unfit(cls, case):
         """Return why it cannot run: the stack of the application has no database."""
+        # ReFrame's variable itself is equal to no text.
+        application = str(cls.feature)
         stacks = [stack.features for part in counts.compared_partitions() for stack in part.environs]
-        of_application = [features for features in stacks if APPLICATION in features]
+        of_application = [features for features in stacks if application in features]
         if of_application and not any(DATABASE in features for features in of_application):
-            return f"needs a stack with both features {APPLICATION!r} and {DATABASE!r}"
+            return f"needs a stack with both features {application!r} and {DATABASE!r}"
         return super().explain_unfit(case)
 
     def arrange(self):
