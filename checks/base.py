@@ -4,6 +4,7 @@ The verdict is :class:`~checks.overhead.Overhead`.  Reading numbers and deciding
 """
 
 import shlex
+from pathlib import Path
 
 import reframe as rfm
 
@@ -11,6 +12,7 @@ from virtqual.errors import InfrastructureError
 from virtqual.inputs import declarations, fetched
 from virtqual.job import notes
 from virtqual.programs.text import OutputError
+from virtqual.runs import Answer
 from virtqual.site import held
 from virtqual.stack.manifest import is_same_version
 
@@ -59,6 +61,10 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
         Commands after the program that belong to every repetition of it go to ``self.following``.
         """
         raise NotImplementedError
+
+    def make_input_files(self):
+        """Return the texts of the files that the program reads, by their paths in the stage directory."""
+        return {}
 
     @classmethod
     def nodes_of(cls, case):
@@ -189,6 +195,14 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
         self.note_around(shlex.quote(self.executable))
         self.repeat()
 
+    @run_before("run")
+    def write_input_files(self):
+        """Write the files that the program reads."""
+        for name, text in self.make_input_files().items():
+            file = Path(self.stagedir) / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+
     @sanity_function
     def prove(self):
         """Read the run, and keep the time of a warm-up."""
@@ -200,6 +214,10 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
         """Assert that the tasks of a step had cores, or hardware threads, of their own."""
         own = self.num_cpus_per_task
         notes.check_binding(tasks, own, nodes, self.noted.cores, whole_cores=self.whole_cores)
+
+    def agree_on(self, name, value, tolerance):
+        """Have both sides agree on a value of the run, but for this share of it; call it in `read`."""
+        self.answers.append(Answer(name=name, value=value, tolerance=tolerance))
 
     def stage_text(self, name):
         """Return the text of a file that the program left, or raise an error that names it."""

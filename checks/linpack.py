@@ -1,7 +1,5 @@
 """HPL by itself (``xhpl``), and HPC Challenge: HPL, DGEMM, FFT, RandomAccess and PTRANS."""
 
-from pathlib import Path
-
 from virtqual.programs import hpcc, sizes
 from virtqual.programs import hpl as hpl_output
 from virtqual.programs.text import OutputError
@@ -31,11 +29,10 @@ class Hpl(Measurement):
         self.order, self.block = sizes.hpl_size(self.node_memory, self.cores, small=self.small, stated=stated)
         self.size = f"N={self.order}, NB={self.block}" if stated else f"N={self.order}"
 
-    @run_before("run")
-    def write_input(self):
-        """Write the program's input."""
-        text = self.configuration(self.order, self.block, *sizes.process_grid(self.num_tasks))
-        (Path(self.stagedir) / self.input_file).write_text(text, encoding="utf-8")
+    def make_input_files(self):
+        """Return the program's input."""
+        grid = sizes.process_grid(self.num_tasks)
+        return {self.input_file: self.configuration(self.order, self.block, *grid)}
 
 
 @overhead.simple_test

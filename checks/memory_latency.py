@@ -2,7 +2,7 @@
 
 from virtqual.programs import pointer_chase
 from virtqual.programs.text import OutputError
-from virtqual.runs import Answer, Result
+from virtqual.runs import Result
 
 from . import counts, overhead
 from .asked import as_asked
@@ -63,7 +63,7 @@ class memory_latency(Measurement):
         if self.pages == "4K" and (largest.huge or largest.page != PAGES["4K"]):
             raise OutputError("pointer_chase", f"{largest.huge} bytes are in huge pages, asked for none")
         share = min(largest.huge / largest.size, 1)
-        self.answers.append(Answer(name="share in huge pages", value=round(share, 2), tolerance=0.1))
+        self.agree_on("share in huge pages", round(share, 2), 0.1)
         given = "" if self.pages == "4K" or share > 0.9 else f", {share:.0%} given"
         latencies = {part.size: part.time for part in run.sets}
         return [Result.curve("memory_latency", f"{self.pages} pages{given}", latencies)]

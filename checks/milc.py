@@ -1,13 +1,12 @@
 """MILC: lattice quantum chromodynamics, a trajectory of molecular dynamics on a generated lattice."""
 
 import math
-from pathlib import Path
 from typing import NamedTuple
 
 from virtqual.programs import lattice
 from virtqual.programs import milc as output
 from virtqual.programs.text import OutputError
-from virtqual.runs import Answer, Result
+from virtqual.runs import Result
 
 from . import overhead
 from .asked import as_asked
@@ -49,12 +48,9 @@ class milc(Measurement):
         self.simulation = SIMULATIONS[self.partition_extras["scale"]]
         self.executable_opts = ["milc.in"]
 
-    @run_before("run")
-    def write_input(self):
-        """Write parameters and rational functions."""
-        stage = Path(self.stagedir)
-        (stage / "milc.in").write_text(lattice.parameters(*self.simulation), encoding="utf-8")
-        (stage / "rationals").write_text(lattice.rationals(), encoding="utf-8")
+    def make_input_files(self):
+        """Return parameters and rational functions."""
+        return {"milc.in": lattice.parameters(*self.simulation), "rationals": lattice.rationals()}
 
     def read(self):
         """Assert that all solves converged (by the parser) and the action was conserved; then rate it."""
@@ -70,6 +66,6 @@ class milc(Measurement):
         if worst > MAX_VIOLATION:
             raise OutputError("MILC", f"the action changed by {worst:g} a site, {MAX_VIOLATION:g} is allowed")
         for name, value in zip(("space-space", "space-time"), run.plaquette, strict=True):
-            self.answers.append(Answer(name=f"{name} plaquette", value=value, tolerance=TOLERANCE))
+            self.agree_on(f"{name} plaquette", value, TOLERANCE)
         size = "x".join(map(str, self.simulation.lattice))
         return [Result.scalar("milc_rating", f"{size}, {self.num_tasks} ranks", DAY_S / run.time)]

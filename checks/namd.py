@@ -5,7 +5,7 @@ from pathlib import Path
 from virtqual.programs import namd as output
 from virtqual.programs import sizes, water
 from virtqual.programs.text import OutputError
-from virtqual.runs import Answer, Result
+from virtqual.runs import Result
 
 from . import counts, overhead
 from .asked import as_asked
@@ -70,8 +70,7 @@ class Namd(Measurement):
         )
         if run.drift > max_drift:
             raise OutputError("NAMD", f"total energy drifted by {run.drift:.2%} in {steps} steps")
-        start = Answer(name="potential energy at step 0", value=run.start, tolerance=START_TOLERANCE)
-        self.answers.append(start)
+        self.agree_on("potential energy at step 0", run.start, START_TOLERANCE)
         return run
 
     def take_elapsed(self, problem, run):
@@ -90,30 +89,22 @@ class Water(Namd):
         """Molecules along each side, and time steps."""
         return SMALL_BOX if self.small else sizes.box_of_water(self.num_tasks)
 
-    @run_before("run")
-    def write_input(self):
-        """Write structure, coordinates, parameters and configuration."""
+    def make_input_files(self):
+        """Return structure, coordinates, parameters and configuration."""
         edge, steps = self.box
-        texts = {
+        return {
             "water.psf": water.structure(edge),
             "water.pdb": water.coordinates(edge),
             "water.prm": water.PARAMETERS,
             self.configuration: water.configuration(edge, steps),
         }
-        for name, text in texts.items():
-            (Path(self.stagedir) / name).write_text(text, encoding="utf-8")
 
     def read(self):
         """Assert that the energy was conserved; keep it where dynamics begin: its velocities have a seed."""
         edge, steps = self.box
         atoms = water.atoms(edge)
         run = self.parse(atoms, steps, MAX_DRIFT)
-        begin = Answer(
-            name=f"total energy at step {run.first}",
-            value=run.energy[run.first],
-            tolerance=MINIMIZED_TOLERANCE,
-        )
-        self.answers.append(begin)
+        self.agree_on(f"total energy at step {run.first}", run.energy[run.first], MINIMIZED_TOLERANCE)
         return self.take_elapsed(f"water {atoms} atoms", run)
 
 

@@ -3,7 +3,7 @@
 from virtqual.errors import InfrastructureError
 from virtqual.harness import repetitions
 from virtqual.references import project_metrics, project_references
-from virtqual.runs import Answer, Result
+from virtqual.runs import Result
 
 from . import counts
 from .base import Measurement
@@ -97,7 +97,7 @@ class Offered(Measurement):
         loads
             `OfferedLoad` by share.
         """
-        self.answers.append(Answer(name=repetitions.NATIVE_PEAK, value=self.native_peak, tolerance=1e-9))
+        self.agree_on(repetitions.NATIVE_PEAK, self.native_peak, 1e-9)
         largest = project_metrics()[f"{name}_p99"].judged_up_to
         judged = [load for share, load in loads.items() if largest is None or share <= largest]
         limits = [

@@ -1,14 +1,13 @@
 """OpenFOAM: the lid-driven cavity of its tutorials in three dimensions, on the cores of a node."""
 
 import math
-from pathlib import Path
 from typing import NamedTuple
 
 from virtqual.files.wording import pluralize
 from virtqual.job import notes
 from virtqual.programs import openfoam as output
 from virtqual.programs.text import OutputError
-from virtqual.runs import Answer, Result
+from virtqual.runs import Result
 
 from . import overhead
 from .asked import as_asked
@@ -49,13 +48,9 @@ class openfoam(Measurement):
         utilities = ["blockMesh", *["decomposePar"] * (self.cores > 1)]
         self.prerun_cmds = [f"{self.program['data'][name]} > {name}.out || exit" for name in utilities]
 
-    @run_before("run")
-    def write_input(self):
-        """Write the files of the case."""
-        for name, text in output.write_case(*self.cavity, self.num_tasks).items():
-            file = Path(self.stagedir) / name
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(text, encoding="utf-8")
+    def make_input_files(self):
+        """Return the files of the case."""
+        return output.write_case(*self.cavity, self.num_tasks)
 
     def read(self):
         """Assert cells, steps, ranks and convergence (by the parser); keep the speed, take the time."""
@@ -71,9 +66,7 @@ class openfoam(Measurement):
         speed = math.hypot(*velocity)
         if not math.isclose(speed, SPEED, rel_tol=SPEED_TOLERANCES[self.partition_extras["scale"]]):
             raise OutputError("OpenFOAM", f"the speed beside the centre is {speed:g} m/s, not {SPEED}")
-        self.answers.append(
-            Answer(name=f"speed beside the centre at {time:g} s", value=speed, tolerance=ANSWER_TOLERANCE)
-        )
+        self.agree_on(f"speed beside the centre at {time:g} s", speed, ANSWER_TOLERANCE)
         seconds = notes.read_program_seconds(self.room)
         if run.clock_time > seconds + 1:
             times = f"{run.clock_time} s by its clock, and {seconds:g} s by the first task's"

@@ -5,7 +5,7 @@ from pathlib import Path
 from virtqual.programs import sizes, wrf_fields
 from virtqual.programs import wrf as output
 from virtqual.programs.text import OutputError
-from virtqual.runs import Answer, Result
+from virtqual.runs import Result
 
 from . import counts, overhead
 from .asked import as_asked
@@ -88,10 +88,8 @@ class Wrf(Measurement):
         if time != run.end:
             raise OutputError("WRF", f"the last fields are those of {time}, the run completed at {run.end}")
         if processes == self.num_tasks:
-            self.answers += [
-                Answer(name=f"RMS of {name}", value=value, tolerance=NORM_TOLERANCE)
-                for name, value in fields.items()
-            ]
+            for name, value in fields.items():
+                self.agree_on(f"RMS of {name}", value, NORM_TOLERANCE)
         return DAY_S / run.total
 
     def read(self):
