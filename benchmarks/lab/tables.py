@@ -201,7 +201,7 @@ def _count_errors(results: Sequence[Result]) -> Table:
                 "sessions with OVER": f"{wrong} (at most {bound_rate(wrong, len(lines)):.0%})",
                 "metrics OVER": f"{over} of {len(metrics)}",
                 "metrics WITHIN": f"{sum(metric['outcome'] == 'WITHIN' for metric in metrics)}",
-                "metrics by pairs": ", ".join(f"{pairs}: {count}" for pairs, count in sorted(pairs.items())),
+                "metrics by pairs": ", ".join(f"{count} after {n}" for n, count in sorted(pairs.items())),
                 "minutes": f"{min(minutes):.0f} to {max(minutes):.0f}",
                 "load": f"{min(load):.0f} to {max(load):.0f}" if load else "not recorded",
                 "ended by the cluster": sum(len(line.get("ended_by_the_cluster", ())) for line in lines),
@@ -344,5 +344,5 @@ def fill_page(text: str, tables: Mapping[str, Table], name: str) -> str:
 
 def render_page(tables: Mapping[str, Table]) -> str:
     """Return all tables as one page of HTML."""
-    answer = tables["differed"].text
+    answer = tables["differed"].text.partition(". ")[0] + "."
     return render_tables("What was tried, and what came of it", answer, list(tables.values()))
