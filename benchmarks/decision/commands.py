@@ -78,6 +78,7 @@ def finished(
     budget = Budget.build(
         float(np.expm1(drawn.limit)),
         margin=float(np.exp(drawn.limit + drawn.margin) - np.exp(drawn.limit)),
+        gate="overhead" if drawn.earlier is None else "change",
     )
     taken = np.full((sessions, metrics), max(looks[0], min_pairs) * drawn.width)
     answers: dict[int, SessionVerdict] = {}

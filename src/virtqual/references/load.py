@@ -17,7 +17,7 @@ from virtqual.references.published import find_claim_ids
 from virtqual.references.qualification import CheckSet
 from virtqual.references.reader import DataFile, DataReader
 from virtqual.references.references import SECTIONS, References
-from virtqual.verdict.budget import Gate, HypervisorClass, Quantity, Term
+from virtqual.verdict.budget import Gate, HypervisorClass, Term
 from virtqual.verdict.metric import Metric, Metrics, Target, Text
 from virtqual.verdict.noise import Prior
 from virtqual.verdict.waiver import Waiver
@@ -194,8 +194,10 @@ def _check_term(
     file: DataFile[_BudgetsFile], key: Key, term: Term, gate: Gate, references: References
 ) -> None:
     for metric in _find_metrics(file, key, term, references.metrics):
-        _check_term_of_metric(file, key, term, metric)
-    _check_numbers_with_unit(file, key, term, gate)
+        _check_term_of_metric(file, key, term, metric, term.max_margin if gate == "change" else term.margin)
+    if gate == "change" and term.absolute is not None:
+        message = "a change is a ratio of two overheads and has no unit: remove it and `at_most`."
+        file.report((*key, "absolute"), message)
     if gate == "overhead" and term.margin_up_to is not None:
         message = "only the margin of a change may widen: how many pairs an overhead gets is open."
         file.report((*key, "margin_up_to"), message)
@@ -203,39 +205,16 @@ def _check_term(
         file.has_name((*key, "reason", "claim"), "claim", term.reason.claim, references.claims)
 
 
-def _check_numbers_with_unit(file: DataFile[_BudgetsFile], key: Key, term: Term, gate: Gate) -> None:
-    """Report numbers with a unit that are not bounded: they would allow anything if native is small."""
-    parts = {"absolute": term.absolute, "margin": term.margin}
-    names = [name for name, part in parts.items() if isinstance(part, Quantity)]
-    if gate == "change":
-        message = "a change is a ratio of two overheads and has no unit: give it as a fraction."
-        for name in names:
-            file.report((*key, name), message)
-        names = []
-    if term.both == "smaller" and "absolute" in names:
-        names.remove("absolute")
-    at_most = (*key, "at_most")
-    if names and term.at_most is None:
-        message = f"is missing: which fraction may `{names[0]}` come to at most where native is small?"
-        file.report(at_most, f"{message} Without it, it would allow anything there.")
-    elif not names and term.at_most is not None:
-        file.report(at_most, "bounds nothing here: remove it. It goes with a number with a unit.")
-    elif "absolute" in names and term.at_most is not None and term.at_most <= (term.relative or 0.0):
-        file.report(at_most, "must be larger than `relative`, or `absolute` never counts.")
-
-
-def _check_term_of_metric(file: DataFile[_BudgetsFile], key: Key, term: Term, metric: Metric) -> None:
+def _check_term_of_metric(
+    file: DataFile[_BudgetsFile], key: Key, term: Term, metric: Metric, max_margin: float
+) -> None:
     if term.sizes is not None and metric.kind == "scalar":
         file.report((*key, "sizes"), f"{metric.name} is a scalar and has no sizes.")
-    for name, part in (("absolute", term.absolute), ("margin", term.margin)):
-        if isinstance(part, Quantity) and part.unit != metric.unit:
-            message = f"wrong unit {part.unit!r}: {metric.name} is in {metric.unit}."
-            file.report((*key, name, "unit"), message)
-    bound = term.at_most or 0.0
-    margin = term.margin_up_to or (bound if isinstance(term.margin, Quantity) else term.margin)
-    budget = bound if term.absolute is not None and term.both != "smaller" else term.relative or 0.0
-    if metric.better == "higher" and budget + margin >= 1:
-        wrong_key = "at_most" if bound else "relative" if term.relative else "margin"
+    if term.absolute is not None and term.absolute.unit != metric.unit:
+        message = f"wrong unit {term.absolute.unit!r}: {metric.name} is in {metric.unit}."
+        file.report((*key, "absolute", "unit"), message)
+    if metric.better == "higher" and (term.at_most or term.relative) + max_margin >= 1:
+        wrong_key = "at_most" if term.at_most else "relative" if term.relative else "margin"
         message = f"impossible: budget plus margin would allow all of {metric.name} to be lost."
         file.report((*key, wrong_key), message)
 

@@ -91,7 +91,7 @@ class References:
                 f"(family {metric.family}): add one under `{SECTIONS[gate]}` of its file in "
                 "references/budgets of the site directory."
             )
-        return Budget(terms=tuple(terms), hypervisor_class=hypervisor_class, gate=gate)
+        return Budget(terms=tuple(terms), gate=gate)
 
     def prior(
         self,

@@ -38,13 +38,7 @@ class Allowed:
         """Return the stated budget; None if there is none."""
         if self.budget is None or self.margin is None:
             return None
-        return Budget.build(
-            self.budget,
-            margin=self.margin,
-            reason="stated on the command line",
-            hypervisor_class=self.hypervisor_class,
-            gate=gate,
-        )
+        return Budget.build(self.budget, margin=self.margin, gate=gate)
 
 
 def cases_of_file(

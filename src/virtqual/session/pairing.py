@@ -10,7 +10,7 @@ from virtqual.errors import UsageError
 from virtqual.identity import seen
 from virtqual.preflight.admit import Admitted, unfit_since
 from virtqual.references import NoReferenceError, References
-from virtqual.runs import Declared, Result, Run
+from virtqual.runs import Result, Run
 from virtqual.verdict import Case
 from virtqual.verdict.budget import Budget, Gate
 from virtqual.verdict.metric import Metric
@@ -149,7 +149,8 @@ def cases_of(
                     reasons += unfit.get(unfit_check, ())
                 reasons += mismatch
             if declared:
-                budget, prior = _make_declared_budget(declared, hypervisor_class, gate), DECLARED_NOISE[gate]
+                budget = Budget.build(declared.budget - 1, margin=declared.margin, gate=gate)
+                prior = DECLARED_NOISE[gate]
             else:
                 budget, prior = _find_reviewed_limits(series, references, hypervisor_class, gate, system)
             bounds = (_host_bound(measured, references, system) for measured in (series, baseline))
@@ -171,16 +172,6 @@ def baseline_of(series: Series, earlier: Series | None) -> tuple[Series | None, 
     if earlier.points != series.points:
         return None, ("the earlier session measured other sizes",)
     return earlier, ()
-
-
-def _make_declared_budget(declared: Declared, hypervisor_class: str, gate: Gate) -> Budget:
-    return Budget.build(
-        declared.budget - 1,
-        margin=declared.margin,
-        reason="declared by its check",
-        hypervisor_class=hypervisor_class,
-        gate=gate,
-    )
 
 
 def _find_reviewed_limits(

@@ -16,7 +16,6 @@ from virtqual.verdict.notation import PERCENT, format_percent
 Floats = NDArray[np.float64]
 Gate = Literal["overhead", "change"]
 Fraction = Annotated[float, Field(gt=0, lt=1), PERCENT]
-WhichPart = Literal["larger", "smaller"]
 
 MAX_CHANGE_MARGIN = 0.05
 """Widest margin of a change, a fraction, unless a file states another one. With a wider margin "not worse"
@@ -64,9 +63,6 @@ class BudgetReason(DataModel):
             raise ValueError("give either `claim` (id of a published claim) or `policy` (a sentence).")
         return self
 
-    def __str__(self) -> str:
-        return f"policy: {self.policy}" if self.claim is None else f"published claim {self.claim}"
-
 
 class HypervisorClass(DataModel):
     """A kind of virtualisation that budgets are for.
@@ -113,39 +109,40 @@ class Term(Target):
 
     Attributes
     ----------
-    relative, absolute
-        Allowed fraction of native's value (``5%`` or 0.05), and difference in the metric's unit.
-    both
-        Whether the larger or the smaller of a relative and an absolute part is allowed.
-    at_most
-        Fraction that a number with a unit (`absolute`, `margin`) never exceeds, however small native is.
+    relative
+        Allowed fraction of native's value (``5%`` or 0.05).
+    absolute, at_most
+        Difference in the metric's unit that is allowed where it is more than `relative`, and the largest
+        fraction of native's value that it may come to.
     margin
-        Distance above the budget at which an overhead may hide: a fraction, or a difference in the unit.
+        Distance above the budget at which an overhead may hide, a fraction.
     margin_up_to
         Widest margin of a change, a fraction, if noise and the earlier session's pairs do not resolve
         `margin`; None for `MAX_CHANGE_MARGIN`.
     """
 
     sizes: Sizes | None = None
-    relative: Annotated[NotNegative | None, PERCENT] = None
+    relative: Annotated[NotNegative, PERCENT]
     absolute: Quantity | None = None
-    both: WhichPart | None = None
     at_most: Fraction | None = None
-    margin: Annotated[Positive | Quantity, PERCENT]
+    margin: Annotated[Positive, PERCENT]
     margin_up_to: Annotated[Positive | None, PERCENT] = None
     reason: BudgetReason
 
     @model_validator(mode="after")
     def _check_parts(self) -> Self:
-        if self.relative is None and self.absolute is None:
-            raise ValueError("a budget needs `relative` or `absolute`, or both.")
-        if (self.relative is not None and self.absolute is not None) != (self.both is not None):
-            raise ValueError("`both: larger` or `both: smaller` goes with a relative and an absolute part.")
-        if self.margin_up_to is not None and (
-            isinstance(self.margin, Quantity) or self.margin_up_to <= self.margin
-        ):
-            raise ValueError("`margin_up_to` goes with a smaller `margin` that is a fraction.")
+        if (self.absolute is None) != (self.at_most is None):
+            raise ValueError("`absolute` and `at_most` go together: which fraction may `absolute` come to?")
+        if self.at_most is not None and self.at_most <= self.relative:
+            raise ValueError("`at_most` must be larger than `relative`, or `absolute` never counts.")
+        if self.margin_up_to is not None and self.margin_up_to <= self.margin:
+            raise ValueError("`margin_up_to` goes with a smaller `margin`.")
         return self
+
+    @property
+    def max_margin(self) -> float:
+        """The widest margin of a change, a fraction."""
+        return max(self.margin, MAX_CHANGE_MARGIN) if self.margin_up_to is None else self.margin_up_to
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -168,38 +165,20 @@ class Term(Target):
         overlaps = self.bounds[0] <= term.bounds[1] and term.bounds[0] <= self.bounds[1]
         return has_same_target and self.rank == term.rank and overlaps
 
-    def fractions(self, native: float) -> tuple[float, float, float]:
-        """Return budget, margin and widest margin of a change as fractions of a native value."""
-
-        def fraction_of(part: float | Quantity) -> float:
-            if not isinstance(part, Quantity):
-                return part
-            return min(part.value / native, math.inf if self.at_most is None else self.at_most)
-
-        parts = [fraction_of(part) for part in (self.relative, self.absolute) if part is not None]
-        margin = fraction_of(self.margin)
-        max_margin = max(margin, MAX_CHANGE_MARGIN) if self.margin_up_to is None else self.margin_up_to
-        return min(parts) if self.both == "smaller" else max(parts), margin, max_margin
+    def fraction(self, native: float) -> float:
+        """Return the budget as a fraction of a native value."""
+        if self.absolute is None or self.at_most is None:
+            return self.relative
+        return max(self.relative, min(self.absolute.value / native, self.at_most))
 
     def text(self, metric: Metric) -> str:
         """Return the budget with its margin as people read it."""
-        parts = []
-        if self.relative is not None:
-            factor = f"{1 + self.relative:g}x as slow"
-            parts.append(factor if self.relative >= 1 else f"{format_percent(self.relative)} slower")
-        if self.absolute is not None:
-            parts.append(f"{self.absolute} {'more' if metric.better == 'lower' else 'less'}")
-        budget = f"at most {' or '.join(parts)}"
-        if self.both is not None:
-            budget += f", whichever is {self.both}"
+        slow = f"{1 + self.relative:g}x as slow"
+        budget = f"at most {slow if self.relative >= 1 else f'{format_percent(self.relative)} slower'}"
         if self.absolute is not None and self.at_most is not None:
-            budget += f", up to {format_percent(self.at_most)}"
-        if not isinstance(self.margin, Quantity):
-            margin = format_percent(self.margin)
-        elif self.at_most is not None:
-            margin = f"{self.margin}, up to {format_percent(self.at_most)}"
-        else:
-            margin = str(self.margin)
+            word = "more" if metric.better == "lower" else "less"
+            budget += f" or {self.absolute} {word}, whichever is larger, up to {format_percent(self.at_most)}"
+        margin = format_percent(self.margin)
         if self.margin_up_to is not None:
             margin += f" to {format_percent(self.margin_up_to)}"
         return f"{budget} (margin {margin})"
@@ -208,26 +187,17 @@ class Term(Target):
 class Budget(DataModel):
     """The budget of one metric in one setting under one class.
 
-    The first term that covers a size of a curve counts. The class is empty if the budget was stated by hand.
+    The first term that covers a size of a curve counts.
     """
 
     terms: tuple[Term, ...]
-    hypervisor_class: str = ""
     gate: Gate = "overhead"
 
     @classmethod
-    def build(
-        cls,
-        relative: float,
-        *,
-        margin: float,
-        reason: str = "stated by the caller",
-        hypervisor_class: str = "",
-        gate: Gate = "overhead",
-    ) -> Budget:
+    def build(cls, relative: float, *, margin: float, gate: Gate = "overhead") -> Budget:
         """Return a relative budget for all sizes."""
-        term = Term(relative=relative, margin=margin, reason=BudgetReason(policy=reason))
-        return cls(terms=(term,), hypervisor_class=hypervisor_class, gate=gate)
+        term = Term(relative=relative, margin=margin, reason=BudgetReason(policy="stated by the caller"))
+        return cls(terms=(term,), gate=gate)
 
     def term(self, point: float | None) -> Term:
         """Return the term for a size (None for a scalar).
@@ -248,19 +218,18 @@ class Budget(DataModel):
         """Return budget, margin and widest margin of a change at each point, in log units.
 
         A difference above the budget is over it; a difference of budget plus margin passes in 5 % of all
-        cases at most. The native value at each point turns parts with a unit into ratios.
+        cases at most. The native value at each point turns a part with a unit into a ratio.
 
         Raises
         ------
         BudgetError
-            A part has another unit than the metric, a size has no budget, or a bandwidth could fall to zero.
+            A size has no budget, or a bandwidth could fall to zero.
         """
         terms = [self.term(point) for point in points or (None,)]
-        for part in (part for term in terms for part in (term.absolute, term.margin)):
-            if isinstance(part, Quantity) and part.unit != metric.unit:
-                raise BudgetError(f"{metric.name} is in {metric.unit}, its budget in {part.unit}.")
-        fractions = [term.fractions(value) for term, value in zip(terms, native.tolist(), strict=True)]
-        fraction, margin, max_margin = np.array(fractions).T
+        fraction = np.array([term.fraction(value) for term, value in zip(terms, native, strict=True)])
+        margin = np.array([term.margin for term in terms])
+        # The margin of an overhead does not widen.
+        max_margin = np.array([term.max_margin for term in terms]) if self.gate == "change" else margin
         if metric.better == "higher" and np.any(fraction + max_margin >= 1):
             worst = int(np.argmax(fraction + max_margin))
             size = f" at {points[worst]:g} {metric.axis_unit}" if points else ""

@@ -15,17 +15,6 @@ from virtqual.verdict.budget import (
 REASON = BudgetReason(policy="p")
 
 
-def test_a_budget_by_hand_says_so():
-    budget = Budget.build(0.05, margin=0.1)
-    assert (budget.hypervisor_class, budget.gate) == ("", "overhead")
-    assert budget.terms == (
-        Term(relative=0.05, margin=0.1, reason=BudgetReason(policy="stated by the caller")),
-    )
-    assert Budget.build(0.05, margin=0.1, hypervisor_class="kvm").hypervisor_class == "kvm"
-    with pytest.raises(ValueError, match="a budget needs `relative` or `absolute`, or both"):
-        budget_of(margin=0.1)
-
-
 def test_each_size_has_the_first_term_that_covers_it(metrics):
     small = Term(relative=0.5, margin=0.1, reason=REASON, sizes=Sizes(low=1, high=8))
     rest = Term(relative=0.1, margin=0.2, reason=REASON, sizes=Sizes(low=8, high=64))
@@ -38,40 +27,21 @@ def test_each_size_has_the_first_term_that_covers_it(metrics):
     assert budget.term(None) is small
 
 
-def test_an_absolute_part_weighs_more_where_native_is_small(metrics):
-    budget = budget_of(
-        relative=0.05,
-        absolute=Quantity(value=0.2, unit="us"),
-        both="larger",
-        margin=Quantity(value=0.1, unit="us"),
-    )
-    limit, margin, _ = budget.limits(metrics["mpi_latency"], (1.0, 2.0), np.array([1.0, 100.0]))
-    assert np.exp(limit) == pytest.approx([1.2, 1.05])
-    assert np.exp(limit + margin) == pytest.approx([1.3, 1.051])
-
-
-def test_a_number_with_a_unit_comes_to_no_more_than_is_said(metrics):
+def test_a_difference_in_the_unit_counts_where_native_is_small_and_comes_to_no_more_than_is_said(metrics):
     native = np.array([0.2, 0.8, 2.0])
-    budget = budget_of(
-        relative=0.1, absolute=Quantity(value=0.1, unit="us"), both="larger", at_most=0.2, margin=0.1
-    )
+    budget = budget_of(relative=0.1, absolute=Quantity(value=0.1, unit="us"), at_most=0.2, margin=0.1)
     limit, margin, _ = budget.limits(metrics["mpi_latency"], (1.0, 2.0, 4.0), native)
     assert np.exp(limit) == pytest.approx([1.2, 1.125, 1.1])
     assert np.exp(limit + margin) == pytest.approx([1.3, 1.225, 1.2])
-    budget = budget_of(
-        absolute=Quantity(value=0.1, unit="us"), at_most=0.2, margin=Quantity(value=0.2, unit="us")
-    )
-    limit, margin, _ = budget.limits(metrics["mpi_latency"], (1.0, 2.0, 4.0), native)
-    assert np.exp(limit) == pytest.approx([1.2, 1.125, 1.05])
-    assert np.exp(limit + margin) == pytest.approx([1.4, 1.325, 1.15])
-    budget = budget_of(absolute=Quantity(value=9.0, unit="MB/s"), at_most=0.2, margin=0.1)
+    budget = budget_of(relative=0.0, absolute=Quantity(value=9.0, unit="MB/s"), at_most=0.2, margin=0.1)
     limit, _, _ = budget.limits(metrics["mpi_bandwidth"], (1.0, 2.0), np.array([4.0, 90.0]))
     assert np.exp(-limit) == pytest.approx([0.8, 0.9])
 
 
 def test_what_would_lose_everything_is_named_with_its_size(metrics):
-    budget = budget_of(absolute=Quantity(value=5.0, unit="MB/s"), margin=0.1)
-    message = r"^mpi_bandwidth at 2 B: budget plus margin allow everything to be lost \(135% of 4 MB/s\)\.$"
+    small = Term(relative=0.95, margin=0.1, reason=REASON, sizes=Sizes(low=2, high=8))
+    budget = Budget(terms=(small, Term(relative=0.1, margin=0.1, reason=REASON)))
+    message = r"^mpi_bandwidth at 2 B: budget plus margin allow everything to be lost \(105% of 4 MB/s\)\.$"
     with pytest.raises(BudgetError, match=message):
         budget.limits(metrics["mpi_bandwidth"], (1.0, 2.0), np.array([100.0, 4.0]))
 
@@ -85,22 +55,15 @@ US, GFLOPS = Quantity(value=2, unit="us"), Quantity(value=2, unit="GFLOP/s")
         ({"relative": 0.05}, "mpi_latency", "at most 5% slower (margin 10%)"),
         ({"relative": 0.05}, "hpl", "at most 5% slower (margin 10%)"),
         ({"relative": 9, "margin": 5}, "mpi_latency", "at most 10x as slow (margin 5x)"),
-        ({"absolute": US, "margin": US}, "mpi_latency", "at most 2 us more (margin 2 us)"),
-        ({"absolute": GFLOPS}, "hpl", "at most 2 GFLOP/s less (margin 10%)"),
         (
-            {"relative": 0.1, "absolute": US, "both": "smaller"},
-            "mpi_latency",
-            "at most 10% slower or 2 us more, whichever is smaller (margin 10%)",
-        ),
-        (
-            {"relative": 0.1, "absolute": US, "both": "larger", "at_most": 0.2},
+            {"relative": 0.1, "absolute": US, "at_most": 0.2},
             "mpi_latency",
             "at most 10% slower or 2 us more, whichever is larger, up to 20% (margin 10%)",
         ),
         (
-            {"absolute": GFLOPS, "at_most": 0.2, "margin": GFLOPS},
+            {"relative": 0.0, "absolute": GFLOPS, "at_most": 0.2},
             "hpl",
-            "at most 2 GFLOP/s less, up to 20% (margin 2 GFLOP/s, up to 20%)",
+            "at most 0% slower or 2 GFLOP/s less, whichever is larger, up to 20% (margin 10%)",
         ),
         ({"relative": 0.02, "margin_up_to": 0.12}, "mpi_latency", "at most 2% slower (margin 10% to 12%)"),
     ],
@@ -118,21 +81,23 @@ def test_budgets_as_people_read_them(metrics, term, metric, text):
         (0.03, None, MAX_CHANGE_MARGIN),
         # What a file states is never narrowed.
         (0.2, None, 0.2),
-        (Quantity(value=0.9, unit="unit"), None, 0.1),
     ],
 )
 def test_the_widest_margin_of_a_change(metrics, metric, sign, margin, up_to, most):
-    if isinstance(margin, Quantity):
-        margin = Quantity(value=margin.value, unit=metrics[metric].unit)
     term = Term(relative=0.02, margin=margin, margin_up_to=up_to, reason=REASON)
-    limit, stated, widest = Budget(terms=(term,)).limits(metrics[metric], (1.0, 2.0), np.full(2, 9.0))
-    fraction = margin.value / 9 if isinstance(margin, Quantity) else margin
+    native = np.full(2, 9.0)
+    budget = Budget(terms=(term,), gate="change")
+    limit, stated, widest = budget.limits(metrics[metric], (1.0, 2.0), native)
     assert np.exp(sign * limit) == pytest.approx(1 + sign * 0.02)
-    assert np.exp(sign * (limit + stated)) == pytest.approx(1 + sign * (0.02 + fraction))
+    assert np.exp(sign * (limit + stated)) == pytest.approx(1 + sign * (0.02 + margin))
     assert np.exp(sign * (limit + widest)) == pytest.approx(1 + sign * (0.02 + most))
 
 
 def test_a_widest_margin_that_would_lose_everything_is_refused(metrics):
     term = Term(relative=0.5, margin=0.1, margin_up_to=0.6, reason=REASON)
     with pytest.raises(BudgetError, match="budget plus margin allow everything to be lost"):
-        Budget(terms=(term,)).limits(metrics["hpl"], (), np.array([9.0]))
+        Budget(terms=(term,), gate="change").limits(metrics["hpl"], (), np.array([9.0]))
+    limit, margin, widest = Budget(terms=(term,)).limits(metrics["hpl"], (), np.array([9.0]))
+    # The margin of an overhead does not widen.
+    assert (np.exp(-limit), np.exp(-limit - margin)) == (pytest.approx(0.5), pytest.approx(0.4))
+    assert np.all(widest == margin)

@@ -281,7 +281,7 @@ def test_one_session_answers_over_budget_and_worse_than_before(case, metrics, ma
 
 
 def test_an_overhead_budget_judges_the_change_against_an_earlier_session(case, metrics, make):
-    budget = Budget.build(0.05, margin=0.05, hypervisor_class="kvm")
+    budget = Budget.build(0.05, margin=0.05)
     session = judge_session([case(5.0, 4, budget=budget, baseline=make(metrics["hpl"], [5.0] * 12))])
     (verdict,) = session.verdicts
     assert (verdict.gate, verdict.outcome) == ("change", Outcome.WITHIN)
