@@ -14,7 +14,7 @@ from virtqual.identity import gather, kvm_host
 from virtqual.identity import host as hosts
 from virtqual.identity.record import Host
 
-#: What a file is called, the file if it was given, and the function that reads its text.
+#: A name, the file of that name if the caller has one, and the function that reads its text.
 Source = tuple[str, Path | None, Callable[[str], hosts.Fields]]
 
 
@@ -63,10 +63,10 @@ def command(
 def _read_host(sources: Sequence[Source], vm: str, *, this_machine: bool) -> Host:
     """Return what the files that were given, or this machine, say of a host and of one of its VMs."""
     fields = kvm_host.read_script(gather.run_script(kvm_host.script()), vm) if this_machine else {}
-    given = [(name, file, parse) for name, file, parse in sources if file]
-    for _, file, parse in given:
+    named_files = [(name, file, parse) for name, file, parse in sources if file]
+    for _, file, parse in named_files:
         fields |= read_with(parse, file)
-    names = [*(name for name, *_ in given), *(["this machine"] if this_machine else [])]
+    names = [*(name for name, *_ in named_files), *(["this machine"] if this_machine else [])]
     if not names:
         raise UsageError("give at least one of --here, --from, --libvirt, --qemu, --vmx, --esxcli")
     return hosts.make_host(fields, " and ".join(names))
