@@ -21,8 +21,8 @@ from virtqual.session.summary import Summary, file_of, read_summary
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.rule import LOOKS
 
-#: How far an overhead may be from the recorded one, log units: recorded ones are rounded.
-TOLERANCE_LOG = 1e-5
+#: How far a number may be from the recorded one, by itself or as a share: recorded ones are rounded.
+NUMBER_TOLERANCE = 1e-5
 
 
 @dataclass
@@ -149,17 +149,8 @@ def _compare_answers(session: Session, again: Session, *, with_changes: bool) ->
         yield f"{name}: recorded {len(recorded)} verdicts, its runs say {len(drawn)}, or others"
         return
     for before, now in zip(recorded, drawn, strict=True):
-        if not _are_alike(before, now):
+        if not _is_equal(*([v.outcome, v.waived, v.judged and v.judged.log] for v in (before, now))):
             yield f"{name}: {now.series}: recorded {_describe(before)}, its runs say {_describe(now)}"
-
-
-def _are_alike(before: Verdict, now: Verdict) -> bool:
-    if before.outcome is not now.outcome or before.waived != now.waived:
-        return False
-    recorded, drawn = before.judged, now.judged
-    if recorded is None or drawn is None:
-        return recorded is drawn
-    return abs(recorded.log - drawn.log) <= TOLERANCE_LOG
 
 
 def _describe(verdict: Verdict) -> str:
@@ -184,13 +175,13 @@ def _find_other_fields(session: Session, again: Session) -> list[str]:
 
 
 def _is_equal(recorded: object, drawn: object) -> bool:
-    """Return whether two JSON values are equal, but for the last digits of numbers."""
+    """Return whether two values are equal, but for the last digits of numbers."""
     if isinstance(recorded, dict) and isinstance(drawn, dict):
         return recorded.keys() == drawn.keys() and all(_is_equal(recorded[key], drawn[key]) for key in drawn)
     if isinstance(recorded, list) and isinstance(drawn, list):
         return len(recorded) == len(drawn) and all(map(_is_equal, recorded, drawn))
     if isinstance(recorded, float) and isinstance(drawn, float):
-        return math.isclose(recorded, drawn, rel_tol=TOLERANCE_LOG, abs_tol=TOLERANCE_LOG)
+        return math.isclose(recorded, drawn, rel_tol=NUMBER_TOLERANCE, abs_tol=NUMBER_TOLERANCE)
     return recorded == drawn
 
 
