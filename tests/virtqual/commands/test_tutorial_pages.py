@@ -1,9 +1,12 @@
 """Pages two and three of the tutorial, run from the pages: each command, and the words that it prints."""
 
 import re
+import shutil
 
 import pytest
 from test_system import INIT, ROOT, show
+
+from made_runs import keep, session_of
 
 from made_programs import ESXCLI, write_program
 
@@ -115,3 +118,22 @@ def test_the_page_about_esxi_hosts(centre):
     run_page(centre, page)
     centre.fault("host.esx03", ESX_HOST.replace("24022510", "24280767"))
     run_page(centre, new_build)
+
+
+@pytest.mark.skipif(not shutil.which("jq"), reason="jq is not here")
+@pytest.mark.parametrize(
+    ("code", "outcomes", "said"),
+    [
+        (0, {"WITHIN": 2}, "within budget"),
+        (4, {"INVALID": 1, "WITHIN": 1}, "no answer: mend what is refused"),
+        (4, {"INVALID": 1, "OVER": 1}, "slower than allowed: block the build"),
+    ],
+)
+def test_a_ci_job_sees_what_is_over_beside_what_is_refused(site, code, outcomes, said):
+    """Exit code 4 goes before 1."""
+    (script,) = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs/exit-codes.md").read_text("utf-8"), re.M | re.S)
+    session = session_of([], name="20260101-000000-mysite", outcome="INVALID", all_outcomes=outcomes)
+    keep(session, site.path / "state/sessions")
+    stand_in = f'virtqual() {{ [ "$1" != qualify ] || return {code}; command virtqual "$@"; }}\n'
+    done = site.run("bash", "-ec", f"{stand_in}{script}")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, said)
