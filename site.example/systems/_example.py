@@ -14,8 +14,6 @@ PROCESSOR = {
 ENVIRONMENT = [
     # OpenBLAS's kernel.  AMD without AVX-512 (Zen 2, Zen 3): Zen.
     ["OPENBLAS_CORETYPE", "SkylakeX"],
-    # Where HPC-X's MPI library is (`mpirun --version` is in its bin): it may go over TCP without this.
-    ["OPAL_PREFIX", "/opt/hpcx-v2.20-gcc-mlnx_ofed-redhat9-cuda12-x86_64/ompi"],
     ["UCX_NET_DEVICES", "mlx5_0:1"],
 ]
 HARDWARE = {

@@ -143,9 +143,12 @@ def _describe_program(name: str, entry: ProgramEntry, mpi: MpiLibrary | None) ->
             )
     if not _uses_mpi(path, libraries, mpi):
         mpi = None
-    # Modules set the variables that name directories.
-    own_env = {key: value for key, value in recipe.get("env", {}).items() if "{prefix}" not in value}
     needs = load_recipe("programs.yaml")["mpi"].get(mpi.name, {}) if mpi else {}
+    # Modules set the variables that name directories.
+    mpi_env, own_env = (
+        {key: value for key, value in part.get("env", {}).items() if "{prefix}" not in value}
+        for part in (needs, recipe)
+    )
     launch = needs.get("launch", ()) if mpi is None or mpi.srun is None else mpi.srun
     return Program.from_files(
         path,
@@ -158,7 +161,7 @@ def _describe_program(name: str, entry: ProgramEntry, mpi: MpiLibrary | None) ->
         modules=modules,
         mpi=mpi.name if mpi else None,
         launch=tuple(launch),
-        env={**needs.get("env", {}), **(mpi.env if mpi else {}), **own_env, **entry.env},
+        env={**mpi_env, **(mpi.env if mpi else {}), **own_env, **entry.env},
     )
 
 

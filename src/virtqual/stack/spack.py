@@ -156,10 +156,11 @@ def _describe_program(
             f"(spack-build-out.txt.gz). Correct it, run `spack uninstall /{root.hash[:7]}`, and install again"
         )
     mpi = _find_mpi(root, packages)
-    own_env = {key: value.format(prefix=root.prefix) for key, value in entry.get("env", {}).items()}
+    own_env = _fill_in_prefix(entry.get("env", {}), root)
     env = {key: value for key, value in os.environ.items() if not key.startswith("LD_")} | own_env
     libraries, target = find_libraries(path, env), _find_target(root.node["arch"]["target"])
     needs = load_recipe(FILE)["mpi"][mpi.name] if mpi else {}
+    mpi_env = _fill_in_prefix(needs.get("env", {}), mpi) if mpi else {}
     return Program.from_files(
         path,
         libraries=libraries,
@@ -170,10 +171,15 @@ def _describe_program(
         features=tuple(entry["features"]),
         mpi=f"{mpi.name} {mpi.version}" if mpi else None,
         launch=tuple(needs.get("launch", ())),
-        env={**needs.get("env", {}), **own_env, **_choose_openblas_kernel(libraries, target)},
+        env={**mpi_env, **own_env, **_choose_openblas_kernel(libraries, target)},
         target=target,
         purl=sbom.purl("generic", root.name, root.version),
     )
+
+
+def _fill_in_prefix(env: dict[str, str], package: Package) -> dict[str, str]:
+    """Return variables whose values may name the directory of a package."""
+    return {key: value.format(prefix=package.prefix) for key, value in env.items()}
 
 
 def _find_target(target: str | dict[str, Any]) -> ProcessorTarget:

@@ -6,9 +6,8 @@ import shutil
 import pytest
 from test_system import INIT, ROOT, show
 
-from made_runs import keep, session_of
-
 from made_programs import ESXCLI, write_program
+from made_runs import keep, session_of
 
 PARTS = re.compile(r"^`([\w./-]+)`\n\n```\w+\n(.*?)```$|^```console\n(.*?)```$", re.MULTILINE | re.DOTALL)
 #: Answers in the place of the hosts, which a test states.
@@ -131,7 +130,9 @@ def test_the_page_about_esxi_hosts(centre):
 )
 def test_a_ci_job_sees_what_is_over_beside_what_is_refused(site, code, outcomes, said):
     """Exit code 4 goes before 1."""
-    (script,) = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs/exit-codes.md").read_text("utf-8"), re.M | re.S)
+    (script,) = re.findall(
+        r"^```sh\n(.*?)^```$", (ROOT / "docs/exit-codes.md").read_text("utf-8"), re.M | re.S
+    )
     session = session_of([], name="20260101-000000-mysite", outcome="INVALID", all_outcomes=outcomes)
     keep(session, site.path / "state/sessions")
     stand_in = f'virtqual() {{ [ "$1" != qualify ] || return {code}; command virtqual "$@"; }}\n'

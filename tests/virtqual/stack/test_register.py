@@ -74,14 +74,16 @@ def test_a_changed_program_of_the_same_package_is_refused(fake, environment, tmp
         ("mvapich2", "--mpi=pmi2", {"MV2_ENABLE_AFFINITY": "0"}),
         ("mvapich", "--mpi=pmi2", {"MVP_ENABLE_AFFINITY": "0"}),
         ("openmpi", "--mpi=pmix", {}),
-        ("hpcx-mpi", "--mpi=pmix", {}),
+        ("hpcx-mpi", "--mpi=pmix", {"OPAL_PREFIX": "{store}/hpcx-mpi"}),
     ],
 )
 def test_an_mpi_library_has_its_own_launch_options(environment, tmp_path, monkeypatch, mpi, launch, env):
-    monkeypatch.setenv("SPACK_ROOT", str(FakeSpack(tmp_path / "spack", mpi).root))
+    root = FakeSpack(tmp_path / "spack", mpi).root
+    monkeypatch.setenv("SPACK_ROOT", str(root))
     stack = register(environment, tmp_path / "stack")
     osu = find_program(stack, "osu")
-    assert (osu.mpi, osu.launch, osu.env) == (f"{mpi} 4.3.2", (launch,), env)
+    assert (osu.mpi, osu.launch) == (f"{mpi} 4.3.2", (launch,))
+    assert osu.env == {key: value.format(store=root / "store") for key, value in env.items()}
     assert find_program(stack, "stream").env == {}
 
 

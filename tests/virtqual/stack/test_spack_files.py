@@ -94,7 +94,7 @@ def test_the_example_of_a_site_replaces_debians_and_its_mpi_library_is_known():
     # What Zen 2 and Zen 3 lack would be known only after the build.
     assert packages["all"]["require"] == "target=x86_64_v3"
     provider = packages["mpi"]["require"]
-    assert load_recipe("programs.yaml")["mpi"][provider] == {"launch": ["--mpi=pmix"]}
+    assert load_recipe("programs.yaml")["mpi"][provider]["launch"] == ["--mpi=pmix"]
     assert packages[provider]["buildable"] is False
     # With one colon Debian's compiler and Slurm would stay beside the site's.
     replaced = {name.rstrip(":") for name in packages if name.endswith(":")}
