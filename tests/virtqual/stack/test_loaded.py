@@ -63,7 +63,7 @@ def tree(tmp_path_factory):
 
 
 @pytest.fixture
-def see(tree, tmp_path):
+def see(tree):
     """See the program with libraries from given directories, as a node does."""
 
     def seen(*paths: str, node: str = "n1", **env: str) -> loaded.LoadedSoftware:
