@@ -243,8 +243,8 @@ def find_for(name: str, sessions: Path, system: str, compared: Request | None = 
             return directory
     checks, remedy = "", ""
     if compared:
-        checks = " of all checks that are asked for"
-        remedy = "; `virtqual list` shows the ids of others, which --against takes, too"
+        checks = " and was asked for all of these checks"
+        remedy = "; name another one by its id (`virtqual list`)"
     raise UsageError(
         f"no session of system {system!r} below {sessions} has a run{checks}: there is no 'last'{remedy}"
     )

@@ -147,7 +147,7 @@ def test_last_to_compare_with_measured_all_that_is_asked_for(sessions):
         found = find_for("last", directory, "site", Request(system="site", **fields))
         assert (fields, found.name) == (fields, asked[name])
     kept("20260101-000000-new", runs(), system="new", request=Request(system="new", tags=("sweep",)))
-    with pytest.raises(UsageError, match=r"has a run of all checks that are asked for: there is no 'last'"):
+    with pytest.raises(UsageError, match=r"was asked for all of these checks: there is no 'last'; name"):
         find_for("last", directory, "new", Request(system="new"))
 
 
