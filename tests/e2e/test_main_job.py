@@ -157,6 +157,6 @@ def test_a_vm_that_dies_ends_the_session_with_its_name(place):
     rest = process.communicate(timeout=180)[0]
     print("".join(lines), rest)
     assert process.returncode == 5
-    assert re.search(r"node (vm[12]) is down: VM \1 died", rest)
+    assert re.search(r"node (vm[12]) is down \(VM \1 died", rest)
     again = run("vcluster", "up", "--hosts", "here", timeout=300, **place)
     assert again.returncode == 0, again.stderr

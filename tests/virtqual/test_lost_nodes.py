@@ -29,7 +29,7 @@ def test_a_node_that_is_lost_ends_a_session_whose_runs_do_not_rotate(site):
     site.fault("die.4", 'echo "host died" > "$FAKE_SLURM/down.cloud"')
     done = site.qualify("-n", "lj", code=5)
     said = site.words(done)
-    assert "node cloud-1 is down: host died" in said.partition("nothing is concluded")[2], said
+    assert "node cloud-1 is down (host died)" in said.partition("nothing is concluded")[2], said
     assert "(a node of it died). `virtqual qualify --resume" in said, said
     session = site.log().session()
     assert (session.outcome, session.lost, len(session.runs)) == ("BROKEN", [], 1)

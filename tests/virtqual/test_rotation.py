@@ -134,7 +134,9 @@ def loses_a_node(site, env, after):
 def test_a_node_that_is_lost_is_set_aside_and_the_others_go_on(site):
     code, said = loses_a_node(site, ON_THREE, " 12/30")
     assert code == 0, said
-    assert "node cloud-1 is down: host died: set aside; the session goes on with 2 nodes of each side" in said
+    assert (
+        "node cloud-1 is down (host died): set aside; the session goes on with 2 nodes of each side" in said
+    )
     assert "1 node was lost and set aside: cloud-1." in said
     found = site.session()
     ((loss, verdict),) = zip(found["lost"], found["verdicts"], strict=True)
@@ -178,7 +180,7 @@ def test_a_case_of_more_nodes_than_work_at_the_begin_is_named_and_leaves_the_sco
 def test_more_than_half_of_the_nodes_must_be_left(site):
     code, said = loses_a_node(site, ON_TWO, " 8/20")
     assert code == 5, said
-    assert "node cloud-1 is down: host died" in said.partition("Infrastructure failed")[2]
+    assert "node cloud-1 is down (host died)" in said.partition("Infrastructure failed")[2]
 
 
 def job(case, number, node=None, *, paired=True):

@@ -140,7 +140,7 @@ class Watch:
             stated = self._count_stated(side)
             if len(usable) >= stated:
                 continue
-            unusable = [_describe(node, states[node]) for node in states if node in selected - usable]
+            unusable = [f"{node} is {states[node]}" for node in states if node in selected - usable]
             reason = f": {list_names(unusable, 5)}" if unusable else ""
             if not states:
                 reason = "; sinfo knows no node of it"
@@ -241,7 +241,7 @@ class Watch:
         except InfrastructureError as error:
             return [str(error)]
         return [
-            f"node {_describe(node, states.get(node, _NOT_LISTED))}"
+            f"node {node} is {states.get(node, _NOT_LISTED)}"
             for side, nodes in self._nodes.items()
             for node in sorted(nodes - self.lost.keys())
             if not self._is_free(side, states.get(node, _NOT_LISTED))
@@ -321,8 +321,3 @@ class Watch:
             )
             self.stop.set()
         return forgotten
-
-
-def _describe(node: str, seen: NodeState) -> str:
-    silent = " and does not answer" if seen.state.endswith("*") else ""
-    return f"{node} is {seen.state.rstrip('*')}{silent}{f' ({seen.reason})' if seen.reason else ''}"

@@ -134,7 +134,8 @@ class NodeState:
     reason: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.state.rstrip('*')}{f': {self.reason}' if self.reason else ''}"
+        silent = " and does not answer" if self.state.endswith("*") else ""
+        return f"{self.state.rstrip('*')}{silent}{f' ({self.reason})' if self.reason else ''}"
 
 
 def list_node_states(*partitions: str) -> dict[str, NodeState]:

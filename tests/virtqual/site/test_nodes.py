@@ -91,8 +91,8 @@ def test_unknown_for_some_seconds_is_a_restart(watch):
 @pytest.mark.parametrize(
     ("state", "reason", "seconds", "says"),
     [
-        ("down", "VM vm1 died", 10, "node vm1 is down: VM vm1 died"),
-        ("drained", "night work", 10, "node vm1 is drained: night work"),
+        ("down", "VM vm1 died", 10, "node vm1 is down (VM vm1 died)"),
+        ("drained", "night work", 10, "node vm1 is drained (night work)"),
         ("idle*", "", 70, "node vm1 has not answered Slurm for 60 s (idle*)"),
         ("down*", "Not responding", 70, "node vm1 has not answered Slurm for 60 s (down*)"),
         ("unknown", "", 70, "node vm1 has not answered Slurm for 60 s (unknown)"),
@@ -115,7 +115,7 @@ def test_a_node_that_drains_is_left_to_its_job(watch):
     goes_by(45, "draining", "night work")
     assert not made.stop.is_set()
     goes_by(10, "drained", "night work")
-    assert made.lost == {"vm1": "node vm1 is drained: night work"}
+    assert made.lost == {"vm1": "node vm1 is drained (night work)"}
 
 
 def test_a_held_node_that_is_drained_for_tomorrow_is_left_to_the_session(watch):
@@ -210,7 +210,7 @@ def test_settling_ends(watch, monkeypatch):
     goes_by(3, "down", "VM vm1 died")
     monkeypatch.setattr(time, "sleep", lambda seconds: setattr(clock, "now", clock.now + seconds))
     made.settle()
-    assert made.lost == {"vm1": "node vm1 is down: VM vm1 died"}
+    assert made.lost == {"vm1": "node vm1 is down (VM vm1 died)"}
 
 
 def test_a_lost_job_is_no_lost_node(watch):
