@@ -331,12 +331,7 @@ def _inside(directory: Path, told: int) -> None:
     _start(
         logs,
         "munged",
-        *[
-            "munged",
-            "--foreground",
-            "--force",
-            f"--key-file={RUN}/etc/munge.key",
-        ],
+        *["munged", "--foreground", "--force", f"--key-file={RUN}/etc/munge.key"],
         *[f"--{what}-file={RUN}/munge/{what}" for what in ("pid", "log", "seed")],
     )
     _until(Path("/run/munge/munge.socket.2").exists, "munged")

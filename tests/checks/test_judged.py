@@ -47,12 +47,8 @@ def test_ten_lines_make_a_plain_check_a_paired_one(own):
     assert "WITHIN memory_test_triad_bw@memory_test" in outcome(done)
     runs = read_runs(own)
     assert len(runs) == 8
-    assert [(run["pair"], run["side"]) for run in runs[:4]] == [
-        (0, "native"),
-        (0, "virtual"),
-        (1, "virtual"),
-        (1, "native"),
-    ]
+    order = [f"{run['pair']} {run['side']}" for run in runs[:4]]
+    assert order == ["0 native", "0 virtual", "1 virtual", "1 native"]
     for run in runs:
         (result,) = run["results"]
         assert (result["metric"], result["setting"]) == ("memory_test_triad_bw", "memory_test")

@@ -197,10 +197,7 @@ def test_a_web_application_is_judged_by_its_peak_and_its_response_times_at_share
 @pytest.mark.parametrize(
     ("fault", "why"),
     [
-        (
-            "fault.client",
-            "INVALID web_p50@.* the client is the limit: each of its threads used 0.70",
-        ),
+        ("fault.client", "INVALID web_p50@.* the client is the limit: each of its threads used 0.70"),
         ("fault.page", "wrong answers: 1 of 12000: remark: no <dd>12</dd> among 3000 bytes"),
         (
             "fault.begin",

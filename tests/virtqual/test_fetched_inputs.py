@@ -189,8 +189,7 @@ def test_what_does_not_arrive_whole_is_no_input(place, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
-    [("../out", tarfile.REGTYPE), ("/out", tarfile.REGTYPE), ("case/a", tarfile.SYMTYPE)],
+    ("name", "kind"), [("../out", tarfile.REGTYPE), ("/out", tarfile.REGTYPE), ("case/a", tarfile.SYMTYPE)]
 )
 def test_an_archive_writes_nothing_but_files_below_its_place(place, name, kind):
     # The bytes of an archive have the time in them, so a test's name has none of them: see

@@ -58,10 +58,7 @@ def test_a_job_that_slurm_has_begun_again_ends_before_it_mixes_two_attempts(stag
     [
         (f"virtqual_see /bin/sh; {TASK}", 0),
         # A prolog, or srun's options, may change what a task loads.
-        (
-            f"virtqual_see /bin/sh; LD_LIBRARY_PATH=/else {TASK}",
-            1,
-        ),
+        (f"virtqual_see /bin/sh; LD_LIBRARY_PATH=/else {TASK}", 1),
         # The job script runs on the first node only.
         (TASK, 1),
     ],

@@ -59,12 +59,7 @@ def job(tmp_path):
     """Return a session of four nodes a side that has lost a node, and what the watch and Slurm will say."""
     log = Log(tmp_path)
     log.append(Begun(head=HEAD))
-    watch = SimpleNamespace(
-        lost=dict(DOWN),
-        lost_nodes={"vm1"},
-        stop=Event(),
-        set_aside=lambda lost: None,
-    )
+    watch = SimpleNamespace(lost=dict(DOWN), lost_nodes={"vm1"}, stop=Event(), set_aside=lambda lost: None)
     job = SimpleNamespace(
         request=Request(system="x"),
         has=(set(), 4),

@@ -71,11 +71,7 @@ def test_how_long_a_session_takes_follows_from_the_last_runs_of_what_is_asked_fo
             ("slow", ("app", "quick", "full")),
         )
     ]
-    made = (
-        ("1", [("hpl %n=1", 7), ("hpl %n=2", 70), ("slow", 300)]),
-        ("2", [("slow", 100)]),
-        ("3", []),
-    )
+    made = (("1", [("hpl %n=1", 7), ("hpl %n=2", 70), ("slow", 300)]), ("2", [("slow", 100)]), ("3", []))
     for name, times in made:
         runs = [
             made_run(side, 0, check=check, end=end) for check, end in times for side in ("native", "virtual")

@@ -14,28 +14,21 @@ from virtqual.session.session import Request, Round
 from virtqual.session.summary import Summary
 from virtqual.site.held import Rotation
 
-ON_TWO = {
-    "FAKE_NODES": "2",
-    "FAKE_EXTRAS_bare": json.dumps({"session_access": ["--partition=bare"]}),
-    "FAKE_EXTRAS_cloud": json.dumps(
-        {
-            "session_access": ["--partition=cloud"],
-            "nodes_of_hosts": {"host-1": ["cloud-1"], "host-2": ["cloud-2"]},
-        }
-    ),
-}
+
+def hold_nodes(count):
+    """Return an environment in which a session holds so many nodes of each side."""
+    cloud = {
+        "session_access": ["--partition=cloud"],
+        "nodes_of_hosts": {f"host-{k}": [f"cloud-{k}"] for k in range(1, count + 1)},
+    }
+    return {
+        "FAKE_NODES": str(count),
+        "FAKE_EXTRAS_bare": json.dumps({"session_access": ["--partition=bare"]}),
+        "FAKE_EXTRAS_cloud": json.dumps(cloud),
+    }
 
 
-ON_THREE = {
-    **ON_TWO,
-    "FAKE_NODES": "3",
-    "FAKE_EXTRAS_cloud": json.dumps(
-        {
-            "session_access": ["--partition=cloud"],
-            "nodes_of_hosts": {f"host-{k}": [f"cloud-{k}"] for k in (1, 2, 3)},
-        }
-    ),
-}
+ON_TWO, ON_THREE = hold_nodes(2), hold_nodes(3)
 
 
 def overlap(one, other):

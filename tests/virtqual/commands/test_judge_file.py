@@ -94,8 +94,7 @@ def only(done):
 
 
 @pytest.mark.parametrize(
-    ("virtual", "code", "outcome"),
-    [(1.0, 0, "WITHIN"), (1.3, 1, "OVER"), (1 / 1.5, 4, "INVALID")],
+    ("virtual", "code", "outcome"), [(1.0, 0, "WITHIN"), (1.3, 1, "OVER"), (1 / 1.5, 4, "INVALID")]
 )
 @pytest.mark.parametrize("sizes", [("",), ("1", "16", "256")])
 def test_scalars_and_curves_are_judged(judge, virtual, code, outcome, sizes):

@@ -66,7 +66,7 @@ def test_only_what_people_know_is_left_to_be_written(centre):
     centre.virtqual("system", "check", "mysite", "--on-nodes", code=0)
     system = systems.read(file).load()
     assert dict(system.partition("virtual").processor) == {
-        **{"arch": "x86_64", "num_cpus": 8, "num_cpus_per_core": 2, "num_sockets": 2},
+        **{"arch": "x86_64", "num_cpus": 8, "num_cpus_per_core": 2, "num_sockets": 2}
     }
     assert (system.virtual.llc_bytes, system.virtual.numa_nodes) == (2 * 19712 * 1024, 2)
     assert (system.native.link_gbit, system.native.rdma_options) == (100, ("-d", "mlx5_0"))
@@ -141,11 +141,7 @@ STATED = (
     ('"nodes": 8', '"nodes": 9', "nodes_of_hosts names 8 of the 9 VMs"),
     ('"memory_mib": 171000', '"memory_mib": 190001', "memory_mib: states 190001, but Slurm has 190000"),
     ('"num_cpus": 8', '"num_cpus": 16', "processor.num_cpus: states 16, but Slurm has 8 for"),
-    (
-        '"cloud-{k}"',
-        '"clood-{k}"',
-        "names clood-1, clood-2, clood-3, clood-4 and 4 more, which",
-    ),
+    ('"cloud-{k}"', '"clood-{k}"', "names clood-1, clood-2, clood-3, clood-4 and 4 more, which"),
     ('"--partition=bare"]', '"--partition=bare", "-Lhots"]', "a licence 'hots' that Slurm does not have"),
 )
 SHOWN = (
@@ -153,11 +149,7 @@ SHOWN = (
     ('"numa_nodes": 2', '"numa_nodes": 4', "numa_nodes: states 4, but it is 2"),
     ("40370176", "2 * 2**20", "llc_bytes: states 2097152, but it is 40370176"),
     ('"link_gbit": 100', '"link_gbit": 200', "link_gbit: states 200.0, but it is 100 (rate of mlx5_0"),
-    (
-        '["-d", "mlx5_0"]',
-        '["-d", "mlx5_1"]',
-        "'mlx5_1', but bare-1 has no such device: did",
-    ),
+    ('["-d", "mlx5_0"]', '["-d", "mlx5_1"]', "'mlx5_1', but bare-1 has no such device: did"),
     ('"accelerator": "esxi"', '"accelerator": "kvm"', "states 'kvm', but it is esxi (clock and firmware"),
     ('state/reframe"', 'state/refame"', "refame is no directory here that can be written: make it"),
 )

@@ -5,13 +5,7 @@ from types import SimpleNamespace
 import pytest
 from reframe.frontend.filters import have_any_name
 
-from virtqual.harness.catalogue import (
-    Entry,
-    Missing,
-    explain_empty_selection,
-    group_missing,
-    select,
-)
+from virtqual.harness.catalogue import Entry, Missing, explain_empty_selection, group_missing, select
 
 ENTRIES = [
     Entry(name=name, description="d", tags=tags, feature=feature, hashes={"0N": name[::-1]})

@@ -236,8 +236,7 @@ def test_the_command(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("option", "vcpus"),
-    [("4", 4), ("cpus=4,sockets=2", 4), ("sockets=2,cores=64,threads=2", 256)],
+    ("option", "vcpus"), [("4", 4), ("cpus=4,sockets=2", 4), ("sockets=2,cores=64,threads=2", 256)]
 )
 def test_vcpus_of_a_topology(option, vcpus):
     assert host.read_qemu(["-smp", option, "-m", "1T"]) == host.read_qemu(

@@ -171,9 +171,7 @@ def test_a_program_of_any_path_is_seen(tmp_path, name, shell):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["0-999999999", "65536", "0,70000", "9" * 5000, ",".join(["0-65535"] * 1000) + ",65536"],
-    ids=len,
+    "text", ["0-999999999", "65536", "0,70000", "9" * 5000, ",".join(["0-65535"] * 1000) + ",65536"], ids=len
 )
 def test_a_cpu_that_no_machine_has_is_refused_before_it_costs_memory(text):
     with pytest.raises(ValueError, match="names a CPU above 65535"):

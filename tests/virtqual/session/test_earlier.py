@@ -168,10 +168,7 @@ def test_a_session_of_another_version_is_refused_and_left_aside(sessions):
     [
         ({"runs": runs(energy=-9.0)}, "earlier session: not the same result: energy is -5 in native"),
         (
-            {
-                "runs": runs(),
-                "failures": [made_failure(side="native", kind="reference", reason="slow")],
-            },
+            {"runs": runs(), "failures": [made_failure(side="native", kind="reference", reason="slow")]},
             "earlier session: native misses its absolute reference (slow)",
         ),
     ],

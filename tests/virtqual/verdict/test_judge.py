@@ -492,11 +492,7 @@ def test_boots_are_part_of_what_is_not_known(judged):
 def test_what_boots_are_stated_to_vary_by_counts_with_one_boot(judged):
     sure, unsure = (judged(steady(0.0, 12), prior=stated(0.02, between=between)) for between in (0.0, 0.05))
     assert (sure.passes, unsure.passes) == (True, False)
-    many = judged(
-        steady(0.0, 12),
-        prior=stated(0.02, between=0.05),
-        boots=list("abcdef") * 2,
-    )
+    many = judged(steady(0.0, 12), prior=stated(0.02, between=0.05), boots=list("abcdef") * 2)
     assert sure.overhead.upper < many.overhead.upper < unsure.overhead.upper
 
 
