@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from cluster_under_test import LICENCE, Cluster, eventually, make_options
 
+from made_programs import write_program
 from vcluster import cluster as cluster_module
 from vcluster import nodefiles, qemu, requirements
 from vcluster.directory import StateDirectory
@@ -199,14 +200,13 @@ def test_a_vm_that_hangs_before_its_first_word_is_started_again(
 
 def test_probe_boots_the_real_guest(guest_kernel: Path, tmp_path: Path) -> None:
     # QEMU behind a script that turns KVM into emulation: all else of the probe is as it is under KVM.
-    binary = tmp_path / "qemu"
     real = requirements.program("qemu-system-x86_64")
-    binary.write_text(
+    binary = write_program(
+        tmp_path / "qemu",
         "#!/bin/bash\nfor word; do\n"
         '    case $word in kvm) word=tcg ;; host) word=max ;; esac; words+=("$word")\n'
-        f'done\nexec {real} "${{words[@]}}"\n'
+        f'done\nexec {real} "${{words[@]}}"\n',
     )
-    binary.chmod(0o755)
     options = make_options(qemu=binary, kernel=guest_kernel)
     directory = StateDirectory(tmp_path)
     files = nodefiles.make_boot_files(directory, options)
