@@ -61,7 +61,7 @@ class Summary(BaseModel):
     full: bool
     #: Two pairs could acquit a metric.
     fast: bool = False
-    #: What was asked for; None in a plain run of ReFrame.
+    #: None in a plain run of ReFrame.
     request: Request | None = None
     #: All checks of its scope were requested, enough nodes worked for each, and each has a verdict.
     complete: bool
