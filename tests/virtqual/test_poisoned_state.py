@@ -56,7 +56,6 @@ LOGS = {
     "huge label": edited(b'"label":"', b'"label":"' + b"x" * 2_000_000),
     "label with escapes": edited(b'"label":"', b'"label":"\\u001b[2J\\u009b2J\\u202e'),
     "id outside": edited(HEAD["session"].encode(), b"../../outside"),
-    "key twice": edited(b'"label":', b'"label":"","label":'),
     "number of 5000 digits": edited(b'"label":', b'"repetitions":{"x":' + b"9" * 5000 + b'},"label":'),
     "not a number": edited(b'"label":', b'"repetitions":{"x":NaN},"label":'),
     "stack without a name": edited(b'"stack":{"name"', b'"stack":{"nom"'),

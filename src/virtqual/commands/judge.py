@@ -61,7 +61,7 @@ def command(
         str | None,
         typer.Option(metavar="NAME", help="the session of the file that the others are held against"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON lines (virtqual-verdict/2)")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON lines (virtqual-verdict/3)")] = False,
 ) -> None:
     """Judge pairs of runs that any harness measured.
 

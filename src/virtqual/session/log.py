@@ -270,10 +270,9 @@ class Log:
         for number, line in intact_lines(content, str(self.path), lenient=lenient):
             try:
                 yield _decode(line, facts), line
-            except (ValueError, RecursionError) as error:
-                why = "the line is nested too deeply" if isinstance(error, RecursionError) else error
+            except ValueError as error:
                 if not lenient:
-                    raise UsageError(f"{self.path}:{number}: {why}") from None
+                    raise UsageError(f"{self.path}:{number}: {error}") from None
 
     def session(self) -> Session:
         """Return the session of the log, as far as it has come.

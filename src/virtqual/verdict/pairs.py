@@ -307,7 +307,11 @@ def pair_up(metric: Metric, setting: str, points: Sequence[float], samples: Iter
     _check_points(name, metric, points)
     runs: dict[tuple[int, Side], Sample] = {}
     for sample in samples:
-        _check_sample(name, points, sample)
+        if sample.points not in ((), points):
+            raise PairingError(
+                f"{name}: {sample.side} sample of pair {sample.number}: its points {sample.points} are not "
+                f"the series' {points}."
+            )
         if (sample.number, sample.side) in runs:
             raise PairingError(f"{name}: pair {sample.number} has more than one {sample.side} sample.")
         runs[sample.number, sample.side] = sample
@@ -325,19 +329,6 @@ def _check_points(name: str, metric: Metric, points: tuple[float, ...]) -> None:
         raise PairingError(f"{name}: {metric.name} is a scalar and has no points; {len(points)} were given.")
     if metric.kind == "curve" and not points:
         raise PairingError(f"{name}: {metric.name} is a curve and needs the {metric.axis}s of its values.")
-    if not all(math.isfinite(point) and point >= 0 for point in points):
-        raise PairingError(f"{name}: points must be finite and not negative: {points}.")
-    if any(after <= before for before, after in pairwise(points)):
-        raise PairingError(f"{name}: points must rise: {points}.")
-
-
-def _check_sample(name: str, points: tuple[float, ...], sample: Sample) -> None:
-    subject = f"{name}: {sample.side} sample of pair {sample.number}"
-    if len(sample.values) != max(len(points), 1):
-        expected = f"{len(points)} points" if points else "a scalar"
-        raise PairingError(f"{subject}: {len(sample.values)} values for {expected}.")
-    if sample.points and sample.points != points:
-        raise PairingError(f"{subject}: its points {sample.points} are not the series' {points}.")
 
 
 def _list_faults(pair: Pair) -> list[str]:

@@ -145,15 +145,8 @@ def recognise(
     """Recognise how a session used its hosts, by their names in the order of time; all empty if unknown.
 
     `boot` names the boot of each virtual run; None or empty: one for the whole session.
-
-    Raises
-    ------
-    ValueError
-        If the lists differ in length.
     """
     boot = boot or [""] * len(native)
-    if not len(native) == len(virtual) == len(boot):
-        raise ValueError(f"{len(native)} native hosts, {len(virtual)} virtual ones, {len(boot)} boots.")
     hosts = tuple(sorted({*native, *virtual}))
     numbers = {host: number for number, host in enumerate(hosts)}
     n, v = (np.array([numbers[name] for name in names], dtype=np.int64) for names in (native, virtual))

@@ -85,8 +85,6 @@ WITHIN, OVER, UNDECIDED, INVALID = (
 class Batch:
     """Series of one shape (as many pairs, sizes and places each) of one session or many, and their answers.
 
-    A ValueError is raised if a batch has more or fewer pairs than places, or if a value is no number.
-
     Parameters
     ----------
     runs
@@ -140,10 +138,6 @@ class Batch:
 
     def __post_init__(self) -> None:
         *shape, pairs, points = self.runs.virtual.shape
-        if len(self.runs.places.native) != pairs:
-            raise ValueError(f"{pairs} pairs, places of {len(self.runs.places.native)}.")
-        if not (np.all(np.isfinite(self.runs.native)) and np.all(np.isfinite(self.runs.virtual))):
-            raise ValueError("a value is no number: leave its pair out.")
         self.shape, self.points = tuple(shape), points
         self.runs = self.runs.append_means()
         self.width = self.runs.places.width
@@ -332,14 +326,7 @@ def judge(
         Pairs before which no series is WITHIN, unless their number was fixed (one look).
     stop
         Let each series end at its first answer, as a session does: for simulations.
-
-    Raises
-    ------
-    ValueError
-        If the batches are of different numbers of sessions.
     """
-    if len({batch.shape[0] for batch in batches}) > 1:
-        raise ValueError("batches of one call hold the same sessions.")
     for index, look in enumerate(looks):
         is_last = index == len(looks) - 1
         family = np.zeros((batches[0].shape[0], 1))

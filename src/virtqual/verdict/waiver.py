@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 from datetime import date
-from typing import Annotated, cast
+from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from virtqual.files.datafile import PlacedModel
 from virtqual.verdict.budget import Gate
 from virtqual.verdict.metric import Metric, Positive, Text
 from virtqual.verdict.notation import format_percent, read_percent
 
-Percent = Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
+
+def _read_percent_only(value: object) -> float:
+    """Return the fraction of a text such as ``8%``; 1.08 and 0.08 might mean several things."""
+    fraction = read_percent(value)
+    if not isinstance(value, str) or not isinstance(fraction, float):
+        raise ValueError("write how much slower is accepted, such as 8%.")
+    return fraction
 
 
 class Waiver(PlacedModel):
@@ -24,8 +30,7 @@ class Waiver(PlacedModel):
     setting
         None for every setting.
     up_to
-        The worst that is accepted: ``8%`` slower than native (or than the earlier overhead), or that ratio
-        itself, 1.08 for times and 0.92 for rates.
+        How much slower than native is accepted, or than the earlier overhead: ``8%``, in code a fraction.
     expires
         The last day on which it holds.
     """
@@ -35,7 +40,7 @@ class Waiver(PlacedModel):
     metric: Text
     setting: Text | None = None
     gate: Gate
-    up_to: Positive | Percent
+    up_to: Annotated[Positive, BeforeValidator(_read_percent_only)]
     hypervisor_class: Annotated[Text, Field(alias="class")]
     build: Text
     owner: Text
@@ -53,14 +58,7 @@ class Waiver(PlacedModel):
 
     def covers(self, log: float, metric: Metric) -> bool:
         """Return whether a log difference (positive is worse) is no worse than what is accepted."""
-        return log <= (math.log1p(self.slower) if metric.better == "lower" else -math.log1p(-self.slower))
-
-    @property
-    def slower(self) -> float:
-        """The worst accepted difference, as a fraction of native's value."""
-        if isinstance(self.up_to, str):
-            return cast(float, read_percent(self.up_to))
-        return abs(self.up_to - 1)
+        return log <= (math.log1p(self.up_to) if metric.better == "lower" else -math.log1p(-self.up_to))
 
     def holds(self, today: date) -> bool:
         """Return whether it has not expired."""
@@ -77,4 +75,4 @@ class Waiver(PlacedModel):
     @property
     def accepted(self) -> str:
         """The accepted slowdown, its owner and its last day: ``8% slower by ops until 2026-06-01``."""
-        return f"{format_percent(self.slower)} slower by {self.owner} until {self.expires}"
+        return f"{format_percent(self.up_to)} slower by {self.owner} until {self.expires}"

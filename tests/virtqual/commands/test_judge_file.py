@@ -21,7 +21,7 @@ from virtqual.session.measured import COLUMNS
 from virtqual.verdict import Verdict
 
 STATED = ("--budget", "5%", "--margin", "3%")
-SERIES_KEYS = {"schema", "kind", "session", "ratio", "low", "high", "nodes", *Verdict.model_fields}
+SERIES_KEYS = {"schema", "kind", "session", *Verdict.model_fields}
 SESSION_KEYS = {"schema", "kind", "session", "outcome", "qualified", "slow_runs", "reasons"}
 SLOW_KEYS = {"virtual", "virtual_runs", "native", "native_runs", "factor", "found", "text"}
 
@@ -75,7 +75,7 @@ def lines(done):
     """Return the JSON lines of series, and those of sessions."""
     series, sessions = [], []
     for line in map(json.loads, done.stdout.splitlines()):
-        assert line["schema"] == "virtqual-verdict/2"
+        assert line["schema"] == "virtqual-verdict/3"
         if line["kind"] == "series":
             assert line.keys() == SERIES_KEYS
             series.append(line)
@@ -101,8 +101,9 @@ def test_scalars_and_curves_are_judged(judge, virtual, code, outcome, sizes):
     done = judge(rows(virtual, 12, sizes=sizes), *STATED, "--json")
     series = only(done)
     assert (done.exit_code, series["outcome"], series["gate"]) == (code, outcome, "overhead")
-    assert series["low"] < virtual < series["high"]
-    assert series["ratio"] == pytest.approx(virtual, rel=0.01)
+    overhead = series["overhead"]
+    assert overhead["low"] < virtual < overhead["high"]
+    assert overhead["ratio"] == pytest.approx(virtual, rel=0.01)
     if outcome == "OVER":
         (finding,) = series["findings"]
         assert (finding["low"], finding["high"]) == ((None, None) if sizes == ("",) else (1, 256))
@@ -168,7 +169,7 @@ def test_what_is_not_alternated_gets_the_estimate_and_no_answer(judge, changed, 
     series = only(done)
     assert (done.exit_code, series["outcome"]) == (4, "INVALID")
     assert any(says in reason for reason in series["reasons"])
-    assert series["ratio"] == pytest.approx(1.1, rel=0.01)
+    assert series["overhead"]["ratio"] == pytest.approx(1.1, rel=0.01)
 
 
 def test_slow_runs_keep_a_session_from_being_within(judge):
@@ -253,7 +254,7 @@ def test_exchanged_hosts_are_told_apart(judge):
         row |= {"node": f"vm-{host}", "host": host} if is_virtual else {"node": host}
     series = only(judge(table, *STATED, "--json"))
     assert series["outcome"] == "WITHIN"
-    assert series["nodes"]["a"] / series["nodes"]["b"] == pytest.approx(1.16, abs=0.01)
+    assert series["hosts"]["a"] / series["hosts"]["b"] == pytest.approx(1.16, abs=0.01)
 
 
 def rotated(rounds=4, k=8, slow=1.0):
@@ -277,10 +278,10 @@ def rotated(rounds=4, k=8, slow=1.0):
 def test_rounds_over_many_hosts_at_one_time_are_judged(judge):
     series = only(judge(rotated(), *STATED, "--json"))
     assert (series["outcome"], series["pairs"]) == ("WITHIN", 32)
-    assert len(series["nodes"]) == 16
+    assert len(series["hosts"]) == 16
     series = only(judge(rotated(slow=1.16), *STATED, "--json"))
-    others = [factor for name, factor in series["nodes"].items() if name.startswith("virtual-")]
-    assert series["nodes"]["virtual-3"] / np.median(others) == pytest.approx(1.16, abs=0.01)
+    others = [factor for name, factor in series["hosts"].items() if name.startswith("virtual-")]
+    assert series["hosts"]["virtual-3"] / np.median(others) == pytest.approx(1.16, abs=0.01)
 
 
 def test_hosts_in_fixed_roles_forbid_an_answer_and_unknown_ones_do_not(judge):
@@ -300,7 +301,7 @@ def test_hosts_in_fixed_roles_forbid_an_answer_and_unknown_ones_do_not(judge):
 
 def test_values_that_are_all_equal_show_no_clock(judge):
     series = only(judge([row | {"value": "0.39"} for row in rows()], *STATED, "--json"))
-    assert (series["outcome"], series["ratio"]) == ("INVALID", 1.0)
+    assert (series["outcome"], series["overhead"]["ratio"]) == ("INVALID", 1.0)
     assert "all values are 0.39 s" in series["reasons"][0]
 
 

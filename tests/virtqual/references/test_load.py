@@ -34,7 +34,7 @@ noise:
 WAIVERS = """\
 schema: virtqual-waivers/1
 waivers:
-  - {metric: speed, gate: overhead, up_to: 0.9, class: good, build: b1, owner: me, reason: known, expires: 2026-05-31}
+  - {metric: speed, gate: overhead, up_to: 10%, class: good, build: b1, owner: me, reason: known, expires: 2026-05-31}
 """
 QUALIFICATION = """\
 schema: virtqual-qualification/1
@@ -214,14 +214,14 @@ noise: | class: god\nnoise: | 2: class | unknown class 'god': did you mean good
 metric: speed | metric: sped | 3: waivers[0].metric | did you mean speed
 class: good | class: god | 3: waivers[0].class | did you mean good
 gate: overhead, up_to | up_to | 3: waivers[0].gate | is missing
-up_to: 0.9, class | class | 3: waivers[0].up_to | is missing
-up_to: 0.9 | up_to: 1.1 | 3: waivers[0].up_to | speed that is below 1
-up_to: 0.9 | up_to: 100% | 3: waivers[0].up_to | it would allow all of speed to be lost
-up_to: 0.9 | up_to: 8 percent | 3: waivers[0].up_to | match pattern
-up_to: 0.9 | up_to: 1 | 3: waivers[0].up_to | 1x is no worse than native
+up_to: 10%, class | class | 3: waivers[0].up_to | is missing
+up_to: 10% | up_to: 1.1 | 3: waivers[0].up_to | such as 8%
+up_to: 10% | up_to: 100% | 3: waivers[0].up_to | it would allow all of speed to be lost
+up_to: 10% | up_to: 8 percent | 3: waivers[0].up_to | such as 8%
+up_to: 10% | up_to: 0% | 3: waivers[0].up_to | must be more than 0
 owner: me, reason | reason | 3: waivers[0].owner | is missing
 2026-05-31 | soon | 3: waivers[0].expires | is no date: write YYYY-MM-DD
-waivers: | waivers:\n  - {metric: speed, gate: overhead, up_to: 0.8, class: good, build: b1, owner: me, reason: r, expires: 2026-05-31} | 4: waivers[1] | the same result is waived already at
+waivers: | waivers:\n  - {metric: speed, gate: overhead, up_to: 20%, class: good, build: b1, owner: me, reason: r, expires: 2026-05-31} | 4: waivers[1] | the same result is waived already at
 """,
     "qualifications/q.yaml": r"""
 classes: [good] | classes: [god] | 2: classes[0] | unknown class 'god': did you mean good

@@ -60,7 +60,7 @@ AS_BEFORE = (
     ("waivers", "against", "conclusion", "qualified"),
     [
         ([OVERHEAD], None, WITHIN, "yes (1 accepted by waiver)"),
-        ([waiver(up_to=0.92)], None, OVER, "no (over)"),
+        ([waiver(up_to="8%")], None, OVER, "no (over)"),
         ([OVERHEAD], "e", WORSE, "no (over)"),
         ([OVERHEAD, waiver(gate="change")], "e", AS_BEFORE, "yes (2 accepted by waiver)"),
     ],

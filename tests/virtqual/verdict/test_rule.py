@@ -82,11 +82,6 @@ def test_one_slow_virtual_run_is_never_pulled_in_to_acquit_and_a_native_one_neve
     assert low.min() > -0.05
 
 
-def test_batches_of_other_sessions_are_refused() -> None:
-    with pytest.raises(ValueError, match="same sessions"):
-        judge([batch(np.zeros(4)), Batch(runs(np.zeros((2, 1, 4, 1))), LIMIT, MARGIN, Noise([0.01]))])
-
-
 def test_a_series_that_stops_has_the_answer_of_the_pairs_that_it_used() -> None:
     d = np.random.default_rng(3).normal(LIMIT, 0.02, (60, 18))
     stopped = judged(d, sigma=0.02, stop=True)
@@ -183,13 +178,6 @@ def test_a_rotation_is_never_given_up_for_noise() -> None:
     places = recognise(list("abcd") * 2, list("wxyzxwzy"))
     d = 0.065 + 0.3 * (places.virtual == places.hosts.index("w"))
     assert judged(d, places=places).next_pairs.tolist() == [[4]]
-
-
-def test_a_batch_refuses_missing_places_and_values() -> None:
-    with pytest.raises(ValueError, match="8 pairs, places of 4"):
-        batch(wobble(8, 0.002), places=recognise(["a"] * 4, ["b"] * 4))
-    with pytest.raises(ValueError, match="no number"):
-        batch([0.0, 0.1, math.nan, 0.0])
 
 
 def test_a_rotation_is_judged_on_its_hosts() -> None:
