@@ -34,7 +34,6 @@ from virtqual.references.published import (
 )
 from virtqual.verdict import Case, Outcome, Verdict, first_of, judge_sessions
 from virtqual.verdict.noise import Prior
-from virtqual.verdict.notation import format_ratio
 from virtqual.verdict.pairs import SIDES, Sample, Series, pair_up
 
 # A native value that is farther from its own reference is not compared with.
@@ -158,6 +157,10 @@ def _note(claim: Claim, inconsistencies: Mapping[str, str]) -> str:
         notes.append(f"{claim.inconsistency}: {inconsistencies[claim.inconsistency]}")
     notes += [text for case in claim.cases for text in (case.refused, case.assumption) if text]
     return "; ".join(dict.fromkeys(notes))
+
+
+def format_ratio(ratio: float) -> str:
+    return f"{ratio:.3f}x" if 0.8 <= ratio < 1.2 else f"{ratio:.2f}x"
 
 
 def format_overhead(verdict: Verdict) -> str:

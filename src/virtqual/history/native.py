@@ -51,14 +51,14 @@ def reference_entries(series: Sequence[Series], false_alarms: float = FALSE_ALAR
     NoHistoryError
         There are fewer than 4 native runs.
     """
-    values = np.concatenate([session.values("native") for session in series])
+    values = np.concatenate([session.values["native"] for session in series])
     runs, width = values.shape
     if runs < MIN_REFERENCE_RUNS:
         raise NoHistoryError(f"{runs} native runs, {MIN_REFERENCE_RUNS} are the least for a reference")
     logs = np.log(values)
     quantile = -float(special.stdtrit(runs - 1, false_alarms / 2 / width))
     # Runs that show the same digits may differ by less than these show; a pair's noise is that of two runs.
-    all_values = np.concatenate([session.values(side) for session in series for side in SIDES])
+    all_values = np.concatenate([session.values[side] for session in series for side in SIDES])
     spreads = np.maximum(logs.std(axis=0, ddof=1), estimate_rounding(all_values) / math.sqrt(2))
     metric, points = series[0].metric, series[0].points
     entries = []

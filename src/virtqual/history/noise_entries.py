@@ -104,7 +104,7 @@ def _stack_differences(series: Sequence[Series]) -> Floats:
 
 def _estimate_roundings(series: Sequence[Series]) -> Floats:
     """Return the `estimate_rounding` of each column: that of many sizes averages out in their mean."""
-    rounding = estimate_rounding(np.concatenate([s.values(side) for s in series for side in SIDES]))
+    rounding = estimate_rounding(np.concatenate([s.values[side] for s in series for side in SIDES]))
     if len(rounding) == 1:
         return rounding
     return np.append(rounding, math.sqrt(float(np.mean(rounding**2)) / len(rounding)))

@@ -110,7 +110,7 @@ def _ask(
     ask: Callable[[Curve, Curve], Answer], series: Series, vm: Identity | None, max_rdma_us: float
 ) -> Answer | None:
     """Ask a canary about the medians over the pairs; three of four pairs must agree with the answer."""
-    native, virtual = series.values("native"), series.values("virtual")
+    native, virtual = series.values["native"], series.values["virtual"]
     count = len(series.valid)
     if not count:
         return None
@@ -139,7 +139,7 @@ def _explain_unobservable(series: Series, vm: Identity | None, max_rdma_us: floa
         return "the VM has no RDMA adapter"
     if all(hca.kind == "software" for hca in vm.hcas):
         return "the VM's RDMA adapter is software and has no doorbells"
-    latency = series.medians("native").min()
+    latency = series.medians["native"].min()
     if series.metric.name == "osu_latency" and latency > max_rdma_us:
         return f"{latency:.1f} us natively: MPI did not go over RDMA"
     return None

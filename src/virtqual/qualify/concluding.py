@@ -71,12 +71,6 @@ def draw_conclusion(session: Session, earlier: Session | None, directory: Path) 
     """Write the verdicts and the conclusion into a session, by its basis and the catalogue of its checks."""
     basis = session.basis
     assert basis is not None
-    failed = [
-        f"{failure.case} on {failure.partition}: {failure.reason}"
-        for failure in session.failures
-        # If nothing was measured at all, no single check is the cause.
-        if failure.kind == "infrastructure" or (failure.kind == "failed" and not session.runs)
-    ]
     judged = judge(
         session,
         earlier=earlier,
@@ -89,16 +83,7 @@ def draw_conclusion(session: Session, earlier: Session | None, directory: Path) 
     cases = []
     if check_set:
         cases = catalogue.cases_of(catalogue.read(directory / catalogue.FILE), check_set.scope)
-    conclude(
-        session,
-        judged,
-        interrupted=basis.interrupted,
-        broken=[*basis.broken, *failed],
-        unqualified=project_references().hypervisor_class(session.hypervisor_class).unqualified,
-        check_set=check_set,
-        cases=cases,
-        deliberate_fault="NUMA nodes hidden on purpose" if session.placement.get("numa_hidden") else "",
-    )
+    conclude(session, judged, check_set=check_set, cases=cases)
     if basis.note:
         session.conclusion += f" {basis.note}"
 

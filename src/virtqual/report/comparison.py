@@ -90,10 +90,10 @@ def compare(sessions: Sequence[Session]) -> list[ComparedSeries]:
             if (series := measured.get(name)) is None:
                 continue
             better = series.metric.better
-            sides = series.medians("native"), series.medians("virtual")
+            sides = series.medians["native"], series.medians["virtual"]
             native = virtual = None
             if first and first.points == series.points:
-                native, virtual = (_find_cost(values, first.medians("native"), better) for values in sides)
+                native, virtual = (_find_cost(values, first.medians["native"], better) for values in sides)
             verdicts = (v for v in session.verdicts if v.series == name and v.overhead)
             overhead = _find_cost(sides[1], sides[0], better)
             rows.append(ComparedSeries(name, number, better, overhead, native, virtual, next(verdicts, None)))

@@ -233,17 +233,10 @@ class Row:
 
 def _content(session: Session) -> dict[str, Any]:
     admitted = admitted_of(session)
-    series, checks = series_of(admitted.runs, project_references()), checks_of(session.runs)
+    series = series_of(admitted.runs, project_references())
     all_sizes = series_of(admitted.runs, project_references(), with_reported=True)
-    verdicts = sorted(session.verdicts, key=_excess, reverse=True)
-    forest = plots.draw_forest(verdicts, BAR)
     began = min((run.start for run in session.runs), default=0.0)
-    runs = {run.check: run for run in session.runs}
-    rows = []
-    for number, (verdict, bar) in enumerate(zip(verdicts, forest.bars, strict=True), 1):
-        run = runs.get(checks.get(verdict.series, ""))
-        measured = series.get(verdict.series), all_sizes.get(verdict.series)
-        rows.append(_make_row(number, verdict, measured, run, bar, began))
+    forest, rows = _make_rows(session, series, all_sizes, began)
     judged = {run.check for run in session.runs for result in run.results if result.series in series}
     first = {side: next((run for run in session.runs if run.side == side), None) for side in SIDES}
     facts = _list_facts(session)
@@ -272,6 +265,21 @@ def _content(session: Session) -> dict[str, Any]:
         "unseen": sorted({finding.item for finding in session.preflight if finding.action == "unseen"}),
         "looks": LOOKS,
     }
+
+
+def _make_rows(
+    session: Session, series: Mapping[str, Series], all_sizes: Mapping[str, Series], began: float
+) -> tuple[plots.Forest, list[Row]]:
+    """Return the rows of all verdicts, the worst first, with their axis; see `_make_row`."""
+    verdicts = sorted(session.verdicts, key=_excess, reverse=True)
+    forest = plots.draw_forest(verdicts, BAR)
+    checks, runs = checks_of(session.runs), {run.check: run for run in session.runs}
+    rows = []
+    for number, (verdict, bar) in enumerate(zip(verdicts, forest.bars, strict=True), 1):
+        run = runs.get(checks.get(verdict.series, ""))
+        measured = series.get(verdict.series), all_sizes.get(verdict.series)
+        rows.append(_make_row(number, verdict, measured, run, bar, began))
+    return forest, rows
 
 
 def _describe_reported(part: Series, began: float) -> tuple[Any, ...]:
@@ -373,8 +381,8 @@ def _draw_values(series: Series) -> plots.Curves:
     """Return the plot of both sides' values over the sizes."""
     bands = []
     for side in SIDES:
-        values = series.values(side)
-        logs = np.log([series.medians(side), values.min(axis=0), values.max(axis=0)])
+        values = series.values[side]
+        logs = np.log([series.medians[side], values.min(axis=0), values.max(axis=0)])
         bands.append((side, series.points, [tuple(row) for row in logs.T.tolist()]))
     return plots.draw_curves(bands, WIDTH, HEIGHT)
 

@@ -7,7 +7,7 @@ values are drawn as a cost: ln(virtual/native), signed so that worse is to the r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -181,20 +181,12 @@ def _add(limit: float | None, margin: float | None) -> float | None:
     return None if limit is None or margin is None else limit + margin
 
 
-#: Outlines of marks around a place: a triangle up or down, and a cross.
-_MARKS: dict[str, Callable[[float, float], str]] = {
-    "first-native": lambda x, y: f"M{x:g} {y - 5:g}l5 9h-10z",
-    "first-virtual": lambda x, y: f"M{x:g} {y + 5:g}l-5-9h10z",
-    "out": lambda x, y: f"M{x - 4:g} {y - 4:g}l8 8m0-8l-8 8",
-}
-
-
 @dataclass(frozen=True)
 class Dots:
-    """The pairs of a metric in the order of time; `marks` are the outlines of all marks by name."""
+    """The pairs of a metric in the order of time; `marks` are names of marks with their places."""
 
     ticks: list[Tick]
-    marks: dict[str, str]
+    marks: list[tuple[str, float, float]]
     budget: float | None
     margin: float | None
     mean: float | None
@@ -224,10 +216,10 @@ def draw_dots(
     # Worse is above.
     scale = make_scale([*lines, *costs], height - 8, 8)
     step = width / max(len(pairs), 1)
-    marks: dict[str, str] = {}
-    for index, (cost, mark) in enumerate(pairs):
-        x, y = round((index + 0.5) * step, 1), height - 5 if cost is None else scale.place(cost)
-        marks[mark] = marks.get(mark, "") + _MARKS[mark](x, y)
+    marks = [
+        (mark, round((index + 0.5) * step, 1), height - 5 if cost is None else scale.place(cost))
+        for index, (cost, mark) in enumerate(pairs)
+    ]
     ticks = make_ratio_ticks(scale, 5)
     return Dots(ticks, marks, _place(scale, limit), _place(scale, end), _place(scale, log))
 

@@ -63,6 +63,6 @@ def project_noise(series: Series, run: Run) -> list[dict[Side, Slowdown]]:
     cores = max(len(cpu_list(topology.used)) // topology.threads_used, 1)
     one_in = np.array(series.points)
     return [
-        {side: project(one_in, series.values(side), nodes * cores, nodes) for side in SIDES}
+        {side: project(one_in, series.values[side], nodes * cores, nodes) for side in SIDES}
         for nodes in NODES
     ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from virtqual.errors import INTERRUPTED, InfrastructureError, RefusedError
 from virtqual.files.wording import pluralize
-from virtqual.references import CheckSet
+from virtqual.references import CheckSet, project_references
 from virtqual.session.judge import Judged
 from virtqual.session.session import UNJUDGED_ANSWERS, Session
 from virtqual.verdict import Outcome, SessionVerdict, Verdict, worst_outcome
@@ -38,39 +38,23 @@ def refuse(session: Session, items: int) -> None:
 
 
 def conclude(
-    session: Session,
-    judged: Judged,
-    *,
-    interrupted: bool = False,
-    broken: Sequence[str] = (),
-    unqualified: str | None = None,
-    check_set: CheckSet | None = None,
-    cases: Sequence[str] = (),
-    deliberate_fault: str = "",
+    session: Session, judged: Judged, *, check_set: CheckSet | None = None, cases: Sequence[str] = ()
 ) -> None:
-    """Write the verdicts and the conclusion into a session.
+    """Write the verdicts and the conclusion into a session, by its basis.
 
     The first of these that holds is the outcome: interrupted, broken, refused, over, undecided, within or
     baseline.
 
     Parameters
     ----------
-    interrupted
-        A person or a time limit ended it.
-    broken
-        Failures of the infrastructure, in words.
-    unqualified
-        The reason why the class never qualifies a build, in a few words.
     check_set
         The checks that must be judged; no build is qualified if it is None.
     cases
         The names of all cases of this system in the scope of `check_set`.
-    deliberate_fault
-        Description of a deliberate misconfiguration of the VMs; if set, the build is not qualified.
     """
     _store_judgement(session, judged)
-    verdict = judged.verdict
-    if interrupted:
+    verdict, broken = judged.verdict, _list_broken(session)
+    if session.basis and session.basis.interrupted:
         session.exit_code, session.outcome = INTERRUPTED, "INTERRUPTED"
         session.conclusion = "Interrupted: what was measured is kept, nothing is concluded from it."
         session.next_step = session.resume_hint
@@ -87,11 +71,22 @@ def conclude(
         lost = f"{pluralize(len(nodes), 'node')} {verb} lost and set aside: {', '.join(nodes)}."
         session.conclusion += f" {lost}"
     session.missing = []
-    if reason := _find_reason_against(session, verdict, unqualified, deliberate_fault):
+    if reason := _find_reason_against(session, verdict):
         session.qualified = f"no ({reason})"
     else:
         accepted = verdict.accepted if verdict else 0
         session.qualified = _answer_for_check_set(session, check_set, cases, accepted)
+
+
+def _list_broken(session: Session) -> list[str]:
+    """Return what failed of the infrastructure, in words."""
+    failures = [
+        f"{failure.case} on {failure.partition}: {failure.reason}"
+        for failure in session.failures
+        # If nothing was measured at all, no single check is the cause.
+        if failure.kind == "infrastructure" or (failure.kind == "failed" and not session.runs)
+    ]
+    return [*(session.basis.broken if session.basis else ()), *failures]
 
 
 def _store_judgement(session: Session, judged: Judged) -> None:
@@ -136,18 +131,18 @@ def _first_reason(session: Session) -> str:
     return f" ({reasons[0]})" if len(reasons) == 1 else f" (the first: {reasons[0]})"
 
 
-def _find_reason_against(
-    session: Session, verdict: SessionVerdict | None, unqualified: str | None, deliberate_fault: str
-) -> str | None:
+def _find_reason_against(session: Session, verdict: SessionVerdict | None) -> str | None:
     """Return why the build is not qualified for any set of checks; None if it can be."""
-    if unqualified:
+    if unqualified := project_references().hypervisor_class(session.hypervisor_class).unqualified:
         return unqualified
     if session.exit_code not in (0, 1, 3):
         return session.outcome.lower()
     _, reason = verdict.qualified if verdict else (False, "nothing was measured")
     if session.fast and session.exit_code == 0:
         reason = "--fast: two pairs can lack rare slow runs"
-    return deliberate_fault or reason or None
+    if session.placement.get("numa_hidden"):
+        reason = "NUMA nodes hidden on purpose"
+    return reason or None
 
 
 def _answer_for_check_set(

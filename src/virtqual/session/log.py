@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -292,36 +292,28 @@ class Log:
         session = Session.model_construct(**dict(begun.head))
         rounds: dict[int, Round] = {}
         runs: dict[tuple[str, int, str, str], Run] = {}
-        round_failures: list[Failure] = []
+        events = []
         for event, line in lines:
+            events.append(event)
             if isinstance(event, Finished | Failed):
                 measured.update(line)
             match event:
                 case Probed():
                     session.probed = event.nodes
                 case RoundBegun():
-                    if event.round.number not in rounds:
-                        session.failures += round_failures
-                        round_failures = []
                     rounds[event.round.number] = event.round
                 case Finished():
                     self._add_run(runs, event.run)
-                case Failed():
-                    round_failures.append(event.failure)
-                case SetAside() | Resumed():
-                    session.failures = _drop_failures(session.failures, "infrastructure")
-                    # The loss of a node, or the end of the session, made cases of this round fail.
-                    round_failures = _drop_failures(round_failures, "infrastructure", "failed")
-                    if isinstance(event, SetAside):
-                        session.lost.append(event.loss)
-                    else:
-                        session.resumed.append(event.resumption)
-                        session.set_conclusion(Conclusion())
+                case SetAside():
+                    session.lost.append(event.loss)
+                case Resumed():
+                    session.resumed.append(event.resumption)
+                    session.set_conclusion(Conclusion())
                 case Concluded():
                     session.set_conclusion(event.conclusion)
         session.rounds = list(rounds.values())
         session.runs = sorted(runs.values(), key=lambda run: run.start)
-        session.failures += round_failures
+        session.failures = _collect_failures(events)
         session.measured = measured.hexdigest()
         session.log_digest = _digest(content)
         return session
@@ -348,19 +340,12 @@ class Log:
         return write_file(document_of(self.session()), self.directory / DOCUMENT)
 
     def state(self) -> str:
-        """Return a text that changes with each line that is appended; empty if there is no log."""
+        """Return a text that changes with each write to the log; empty if there is no log."""
         try:
-            file = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            status = self.path.lstat()
         except OSError:
             return ""
-        try:
-            size = os.fstat(file).st_size
-            end = os.pread(file, SEAL_BYTES + 1, max(0, size - SEAL_BYTES - 1))
-            return f"{size} {sealed_crc(end[:-1]) or 0:08x}"
-        except OSError:
-            return ""
-        finally:
-            os.close(file)
+        return f"{status.st_size} {status.st_mtime_ns}"
 
     def unfinished(self, system: str | None = None) -> dict[str, float]:
         """Return the jobs whose end is not in the log, with the time of submission (since the epoch).
@@ -407,6 +392,26 @@ def _write(file: int, end: int, content: bytes) -> None:
         with suppress(OSError):
             os.ftruncate(file, end)
         raise
+
+
+def _collect_failures(events: Iterable[Event]) -> list[Failure]:
+    """Return the failures of a session, without those whose cases are run again."""
+    rounds: set[int] = set()
+    failures: list[Failure] = []
+    round_failures: list[Failure] = []
+    for event in events:
+        match event:
+            case RoundBegun() if event.round.number not in rounds:
+                rounds.add(event.round.number)
+                failures += round_failures
+                round_failures = []
+            case Failed():
+                round_failures.append(event.failure)
+            case SetAside() | Resumed():
+                failures = _drop_failures(failures, "infrastructure")
+                # The loss of a node, or the end of the session, made cases of this round fail.
+                round_failures = _drop_failures(round_failures, "infrastructure", "failed")
+    return failures + round_failures
 
 
 def _drop_failures(failures: Sequence[Failure], *kinds: Kind) -> list[Failure]:

@@ -157,7 +157,7 @@ def costs(series: Series, pairs: Sequence[Pair]) -> tuple[Floats, Floats]:
     """Return the logarithms of native and virtual values, larger is worse, each (n_pairs, n_points)."""
     sign = 1.0 if series.metric.better == "lower" else -1.0
     if pairs is series.valid:
-        native, virtual = series.values("native"), series.values("virtual")
+        native, virtual = series.values["native"], series.values["virtual"]
     else:
         native, virtual = (
             np.array([getattr(pair, side).values for pair in pairs]) for side in ("native", "virtual")

@@ -84,11 +84,11 @@ def find_coarse_clock(
 
 def find_clock_of(series: Series, budget: Budget) -> CoarseClock | None:
     """Return the clock of a series if its step is too large."""
-    native = series.medians("native")
+    native = series.medians["native"]
     return find_coarse_clock(series.metric, series.points, series.clock_steps, native, budget)
 
 
 def clock_bias(series: Series) -> Floats:
     """Return how far the clock may have moved the overhead, in log units by size: half a step a side."""
-    shares = series.clock_steps * (1 / series.medians("native") + 1 / series.medians("virtual")) / 2
+    shares = series.clock_steps * (1 / series.medians["native"] + 1 / series.medians["virtual"]) / 2
     return np.where(shares < HONEST_SHARE, 0.0, shares)

@@ -122,7 +122,7 @@ def _answer_by_clock(case: Case, looks: Sequence[int]) -> _Answer | None:
 def _build_question(case: Case, is_change: bool) -> Question:
     series = case.series
     try:
-        limits = case.budget.limits(series.metric, series.points, series.medians("native"))
+        limits = case.budget.limits(series.metric, series.points, series.medians["native"])
     except BudgetError:
         # A refused series is shown without its budget.
         if not case.refused:
@@ -174,7 +174,7 @@ def _build_verdict(entry: _Entry) -> Verdict:
 def _list_numbers(question: Question, overhead: Question, outcome: Outcome) -> dict[str, Any]:
     """Return the fields of a verdict that are numbers: of the judged question, and of the overhead."""
     series, places, limits = question.case.series, question.deciding_places, question.limit
-    native, virtual = series.medians("native"), series.medians("virtual")
+    native, virtual = series.medians["native"], series.medians["virtual"]
     overheads = _build_intervals(overhead)
     changes = _build_intervals(question) if question.is_change else None
     judged = changes or overheads
@@ -224,7 +224,7 @@ def _build_intervals(question: Question) -> list[Interval]:
 def _list_findings(question: Question, scalar: Interval) -> tuple[OverRange, ...]:
     """Return the ranges that are over budget, the worst first; of a scalar its interval."""
     series, limits = question.case.series, question.limit
-    metric, native, virtual = series.metric, series.medians("native"), series.medians("virtual")
+    metric, native, virtual = series.metric, series.medians["native"], series.medians["virtual"]
 
     def build(judged: Interval, sizes: slice) -> OverRange:
         points = series.points[sizes]

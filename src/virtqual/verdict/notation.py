@@ -24,17 +24,6 @@ def format_value(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 9999.5 else f"{value:.4g}"
 
 
-def format_ratio(ratio: float) -> str:
-    """Return a ratio such as ``1.053x`` or ``4.67x``."""
-    if not math.isfinite(ratio):
-        return "infinite"
-    if ratio < 0.1:
-        return f"{ratio:.2g}x"
-    if 0.8 <= ratio < 1.2:
-        return f"{ratio:.3f}x"
-    return f"{ratio:.{0 if ratio >= 100 else 1 if ratio >= 10 else 2}f}x"
-
-
 def format_percent(fraction: float) -> str:
     """Return a fraction as budgets state it, such as ``5%`` or ``2.5%``; ``5x`` for 500 %."""
     return f"{100 * fraction:.4g}%" if fraction < 1 else f"{fraction:.4g}x"
@@ -103,7 +92,9 @@ def _split_slowdown(log: float, better: Direction) -> tuple[str, str]:
     fraction = _fraction_slower(log, better)
     ratio = 1 + fraction if better == "lower" else 1 - fraction
     if not 0.1 <= ratio < 2:
-        return format_ratio(exp_or_inf(abs(log))), "as slow" if log > 0 else "as fast"
+        factor = math.exp(abs(log))
+        digits = 0 if factor >= 100 else 1 if factor >= 10 else 2
+        return f"{factor:.{digits}f}x", "as slow" if log > 0 else "as fast"
     return f"{abs(100 * fraction):.1f}%", "slower" if log >= 0 else "faster"
 
 

@@ -96,12 +96,6 @@ class Sample:
         """Its start or end is unknown."""
         return math.isnan(self.start) or math.isnan(self.end)
 
-    def can_disturb(self, other: Sample) -> bool:
-        """Return whether both may have run on one machine; see `_list_machines`."""
-        labels = (self.host, other.host) if self.side != other.side else (self.place, other.place)
-        names, other_names = (set(label.split("+")) for label in labels)
-        return "" in names or "" in other_names or not names.isdisjoint(other_names)
-
 
 @dataclass(frozen=True, slots=True)
 class Pair:
@@ -203,33 +197,27 @@ class Series:
         """Number of values per run: the points of a curve, 1 for a scalar."""
         return max(len(self.points), 1)
 
-    def values(self, side: Side) -> Floats:
-        """Return the values of one side in the valid pairs, shape (n_pairs, n_points), in the unit."""
-        return self._values[side]
-
     @cached_property
-    def _values(self) -> dict[Side, Floats]:
+    def values(self) -> dict[Side, Floats]:
+        """The values of each side in the valid pairs, shape (n_pairs, n_points), in the unit."""
         rows = {side: [getattr(pair, side).values for pair in self.valid] for side in SIDES}
         return {side: np.array(rows[side], dtype=float).reshape(-1, self.width) for side in SIDES}
 
-    def medians(self, side: Side) -> Floats:
-        """Return the median of one side over the valid pairs, shape (n_points,), in the unit."""
-        return self._medians[side]
-
     @cached_property
-    def _medians(self) -> dict[Side, Floats]:
-        return {side: median(self.values(side), axis=0)[0] for side in SIDES}
+    def medians(self) -> dict[Side, Floats]:
+        """The median of each side over the valid pairs, shape (n_points,), in the unit."""
+        return {side: median(self.values[side], axis=0)[0] for side in SIDES}
 
     @cached_property
     def clock_steps(self) -> Floats:
         """The step of the clock at each size, in the unit, as the values of both sides show it."""
-        return find_steps(np.concatenate([self.values(side) for side in SIDES]))
+        return find_steps(np.concatenate([self.values[side] for side in SIDES]))
 
     @cached_property
     def differences(self) -> Floats:
         """ln(virtual/native) of the valid pairs, positive if virtual is worse; shape (n_pairs, n_points)."""
         sign = 1.0 if self.metric.better == "lower" else -1.0
-        return np.asarray(sign * np.log(self.values("virtual") / self.values("native")))
+        return np.asarray(sign * np.log(self.values["virtual"] / self.values["native"]))
 
     def refused(self, side: Side) -> int:
         """Return how many runs of a side do not count, or are missing although their peers are there."""
@@ -362,7 +350,7 @@ def _find_disturbances(pairs: Iterable[Pair]) -> dict[int, dict[str, None]]:
     times = attrgetter("start", "end")
     runs.sort(key=times)
     timelines: dict[Hashable, list[Sample]] = defaultdict(list)
-    for run, machines in zip(runs, _list_machines(runs), strict=True):
+    for run, machines in zip(runs, list_machines(runs), strict=True):
         for machine in machines:
             timelines[machine].append(run)
     last = {run.number: run for run in runs}
@@ -380,7 +368,7 @@ def _find_disturbances(pairs: Iterable[Pair]) -> dict[int, dict[str, None]]:
     return reasons
 
 
-def _list_machines(runs: Sequence[Sample]) -> list[set[Hashable]]:
+def list_machines(runs: Sequence[Sample]) -> list[set[Hashable]]:
     """Return labels of each run; runs that share a label may have been on one machine.
 
     If a host is unknown, nodes of one side are different machines, and a node may be a guest of each node of

@@ -170,18 +170,24 @@ def judge_sessions(
             verdict.hosts = host_factors(case.series, {outlier.host for outlier in outliers})
             _apply_waivers(case, verdict, relevant, today)
         needs = tuple(_list_needs(cases, verdicts))
-        slow = slow_runs_of({case.series.id: case for case in cases if not case.refused}.values())
-        together = slow + slow_before
-        # Earlier sessions count only together with a slow run of this one: they were judged in their time.
-        if not needs and slow.virtual > 0 and together.p <= SLOW_ALPHA / share:
-            note = ", with earlier sessions of this build" if slow_before.virtual_runs else ""
-            slow = slow.model_copy(update={"found": True, "text": together.describe() + note})
+        slow = _count_slow_runs(cases, slow_before, 0.0 if needs else SLOW_ALPHA / share)
         answers.append(
             SessionVerdict(
                 tuple(verdicts), needs, slow, hypervisor_class, tuple(relevant), today, tuple(outliers)
             )
         )
     return answers
+
+
+def _count_slow_runs(cases: Iterable[Case], slow_before: SlowRuns, alpha: float) -> SlowRuns:
+    """Return the slow runs of a session, tested at the error rate `alpha` together with earlier ones."""
+    slow = slow_runs_of({case.series.id: case for case in cases if not case.refused}.values())
+    together = slow + slow_before
+    # Earlier sessions count only together with a slow run of this one: they were judged in their time.
+    if slow.virtual > 0 and alpha > 0 and together.p <= alpha:
+        note = ", with earlier sessions of this build" if slow_before.virtual_runs else ""
+        return slow.model_copy(update={"found": True, "text": together.describe() + note})
+    return slow
 
 
 def _apply_waivers(case: Case, verdict: Verdict, waivers: Sequence[Waiver], today: date) -> None:

@@ -4,6 +4,7 @@ from made_runs import DECLARED, alternating, session_of
 from virtqual.runs import Result
 from virtqual.session.conclusion import conclude
 from virtqual.session.judge import judge
+from virtqual.session.session import Basis
 
 
 def slow_by(times, setting="y"):
@@ -26,7 +27,8 @@ def make_session(results, pairs=4, **more):
 def make_broken_session(runs=()):
     """Return a session that ended without an answer."""
     session = session_of(list(runs))
-    conclude(session, judge(session), broken=["no node answered"])
+    session.basis = Basis(runs="", looks=(4,), broken=("no node answered",))
+    conclude(session, judge(session))
     return session
 
 

@@ -32,7 +32,7 @@ def test_a_value_that_doubles_is_worse_or_better_by_ln_2(metrics, metric, sign):
 def test_a_curve_has_one_column_for_each_size(metrics, make):
     series = make(metrics["mpi_latency"], [[0.1, 0.2], [0.3, 0.4]], SIZES)
     assert series.differences == pytest.approx(np.array([[0.1, 0.2], [0.3, 0.4]]))
-    assert series.values("native").shape == (2, 2)
+    assert series.values["native"].shape == (2, 2)
 
 
 def test_samples_may_come_in_any_order(metrics, runs):
