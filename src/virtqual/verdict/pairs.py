@@ -292,7 +292,10 @@ def pair_up(metric: Metric, setting: str, points: Sequence[float], samples: Iter
     """
     points = tuple(float(point) for point in points)
     name = f"{metric.name}@{setting}"
-    _check_points(name, metric, points)
+    if metric.kind == "scalar" and points:
+        raise PairingError(f"{name}: {metric.name} is a scalar and has no points; {len(points)} were given.")
+    if metric.kind == "curve" and not points:
+        raise PairingError(f"{name}: {metric.name} is a curve and needs the {metric.axis}s of its values.")
     runs: dict[tuple[int, Side], Sample] = {}
     for sample in samples:
         if sample.points not in ((), points):
@@ -310,13 +313,6 @@ def pair_up(metric: Metric, setting: str, points: Sequence[float], samples: Iter
         if invalid := (*_list_faults(pair), *disturbances.get(pair.number, ())):
             pairs[index] = replace(pair, invalid=invalid)
     return Series(metric, setting, points, tuple(pairs))
-
-
-def _check_points(name: str, metric: Metric, points: tuple[float, ...]) -> None:
-    if metric.kind == "scalar" and points:
-        raise PairingError(f"{name}: {metric.name} is a scalar and has no points; {len(points)} were given.")
-    if metric.kind == "curve" and not points:
-        raise PairingError(f"{name}: {metric.name} is a curve and needs the {metric.axis}s of its values.")
 
 
 def _list_faults(pair: Pair) -> list[str]:
