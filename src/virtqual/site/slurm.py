@@ -354,7 +354,8 @@ def read_job_span(job: str, submitted: float, seen_done: float) -> Span:
     start, end = (_parse_time(times.get(key, "")) for key in ("StartTime", "EndTime"))
     if start is None or end is None:
         return Span(submitted, seen_done, "submission")
-    start = max(start, submitted)
+    # A busy controller may answer seconds after the job has started.
+    start = min(max(start, submitted), start + 1)
     return Span(start, max(start, min(end + 1, seen_done)), "slurmctld")
 
 

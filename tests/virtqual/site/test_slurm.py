@@ -63,6 +63,14 @@ def test_the_hour_that_comes_twice_is_two_hours(commands):
     assert (span.start, span.end, span.clock) == (NUMBER, NUMBER + 61, "slurmctld")
 
 
+@pytest.mark.parametrize(("answered", "start"), [(-5, 0), (0.3, 0.3), (8, 1)])
+def test_the_answer_to_sbatch_sharpens_the_start_of_a_job_within_its_second(commands, answered, start):
+    """A busy controller answers late: a start at that time would make the clock of the node look fast."""
+    commands("scontrol", f"JobId=7 StartTime={NUMBER:.0f} EndTime={NUMBER + 10:.0f}")
+    span = slurm.read_job_span("7", NUMBER + answered, NUMBER + 10.5)
+    assert (span.start, span.end) == (NUMBER + start, NUMBER + 10.5)
+
+
 @pytest.mark.parametrize("said", ["12", "12;cluster", "Welcome to the centre\n12;cluster"])
 def test_the_number_of_an_allocation(commands, said):
     commands("sbatch", said)
