@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from statistics import median
+from dataclasses import replace
 
 import numpy as np
 
@@ -105,20 +105,16 @@ def left_out(series: Series) -> tuple[str, ...]:
         if len(pairs) > 1:
             subject = f"pairs {numbers} left out, the first of them"
         texts.append(f"{subject}: {pairs[0][1]}")
-    if texts and not series.valid and (cost := _median_cost(series)) is not None:
-        slowdown = describe_slowdown(cost, series.metric.better)
+    complete = [
+        replace(pair, invalid=())
+        for pair in series.pairs
+        if len(pair.samples) == 2 and all(sample.has_values for sample in pair.samples)
+    ]
+    if complete and not series.valid:
+        costs = replace(series, pairs=tuple(complete)).differences.mean(axis=1)
+        slowdown = describe_slowdown(float(np.median(costs)), series.metric.better)
         texts.append(f"virtual is {slowdown} in the pairs left out, and the cause is unknown")
     return tuple(texts)
-
-
-def _median_cost(series: Series) -> float | None:
-    """Return the median of ln(virtual/native), positive is worse, of all pairs with two positive values."""
-    logs = []
-    for pair in series.pairs:
-        if pair.native and pair.virtual and pair.native.has_values and pair.virtual.has_values:
-            logs.append(float(np.log(np.divide(pair.virtual.values, pair.native.values)).mean()))
-    sign = 1 if series.metric.better == "lower" else -1
-    return sign * median(logs) if logs else None
 
 
 def reasons_of(question: Question) -> tuple[str, ...]:

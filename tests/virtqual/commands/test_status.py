@@ -79,6 +79,17 @@ def test_a_summary_follows_a_session_that_went_on_while_it_was_read(nights):
     assert said()[0] == 1, "written later than the session, but not of it"
 
 
+def test_a_summary_does_not_hide_that_a_byte_of_its_log_has_changed(nights):
+    directory = nights(date(2026, 1, 1), 1.0)
+    assert said()[0] == 0
+    content = bytearray((directory / LOG).read_bytes())
+    content[len(content) // 2] ^= 1
+    (directory / LOG).write_bytes(content)
+    code, line = said()
+    assert code != 0
+    assert "the line is damaged" in line
+
+
 def test_a_summary_that_comes_with_a_session_is_not_read(nights):
     directory = nights(date(2026, 1, 1), 1.5)
     said()
