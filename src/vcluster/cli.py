@@ -124,7 +124,8 @@ def up(
 @app.command()
 def down() -> None:
     """Take the cluster down and leave nothing behind."""
-    print("the cluster is down" if cluster.down(StateDirectory.default()) else "no cluster was up")
+    directory = StateDirectory.default()
+    print("the cluster is down" if cluster.down(directory) else f"no cluster was up in {directory.root}")
 
 
 @app.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -74,7 +74,7 @@ def test_down_leaves_nothing(fresh: Cluster) -> None:
     assert fresh.leftovers() == []
     assert fresh.state().status == "down"
     again = fresh.vcluster("down")
-    assert (again.returncode, again.stdout) == (0, "no cluster was up\n")
+    assert (again.returncode, again.stdout) == (0, f"no cluster was up in {fresh.directory.root}\n")
     refused = fresh.slurm("sinfo")
     assert refused.returncode == 1
     assert refused.stderr.startswith("sinfo: the cluster is not up")
