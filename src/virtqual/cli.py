@@ -49,7 +49,7 @@ HEADINGS = {
     "Measure and judge": "preflight sweep judge",
     "Look at sessions": "list show report compare history status",
     "Describe a system": "site system stack setup inputs propose identity host",
-    "Records": "check repair schema",
+    "Records": "check schema",
 }
 COMMANDS = {name: heading for heading, names in HEADINGS.items() for name in names.split()}
 

@@ -34,7 +34,7 @@ class DamagedError(InfrastructureError):
     """A line of a record is not as it was written; `place` is its file and number."""
 
     def __init__(self, place: str, why: str) -> None:
-        super().__init__(f"{place}: the line is damaged ({why}); `virtqual repair` copies what is intact")
+        super().__init__(f"{place}: the line is damaged ({why}); docs/records.md says how to keep the others")
 
 
 def exit_code_of(error: BaseException) -> int:

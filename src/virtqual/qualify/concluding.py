@@ -84,8 +84,6 @@ def draw_conclusion(session: Session, earlier: Session | None, directory: Path) 
     if check_set:
         cases = catalogue.cases_of(catalogue.read(directory / catalogue.FILE), check_set.scope)
     conclude(session, judged, check_set=check_set, cases=cases)
-    if basis.note:
-        session.conclusion += f" {basis.note}"
 
 
 def remove_if_empty(log: Log) -> bool:

@@ -204,7 +204,15 @@ class Log:
         new_facts = {digest: text for digest, text in facts.items() if digest not in self._written}
         if new_facts:
             lines.insert(0, _encode(FactsWritten(zlib=packed(new_facts)), {}))
-        self.copy(lines)
+        try:
+            with hold_lock(self.path, os.O_APPEND) as file:
+                end, crc = self._find_end(file)
+                _write(file, end, seal(lines, crc))
+            if end == 0:
+                sync_directory(self.directory)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise InfrastructureError(f"{self.path}: the session's log cannot be written: {why}") from error
         self._written.update(new_facts)
 
     def _read_digests(self) -> Iterator[str]:
@@ -215,18 +223,6 @@ class Log:
                 if line.startswith(b'{"event":"facts"'):
                     with suppress(ValueError, KeyError, TypeError):
                         yield from unpacked(load_strictly(line)["zlib"])[0]
-
-    def copy(self, lines: Sequence[bytes]) -> None:
-        """Append lines of another log, without their seals, in one write; see `append`."""
-        try:
-            with hold_lock(self.path, os.O_APPEND) as file:
-                end, crc = self._find_end(file)
-                _write(file, end, seal(lines, crc))
-            if end == 0:
-                sync_directory(self.directory)
-        except OSError as error:
-            why = error.strerror or str(error)
-            raise InfrastructureError(f"{self.path}: the session's log cannot be written: {why}") from error
 
     def _find_end(self, descriptor: int) -> tuple[int, int]:
         """Return the position after the last whole line of the file, and the checksum in its seal."""
@@ -287,7 +283,7 @@ class Log:
         begun, line = next(lines, (None, b""))
         if not isinstance(begun, Begun):
             raise UsageError(f"{self.path}: no session (its first line is missing)")
-        # A repaired session has another id.
+        # A session keeps its digest under another id.
         measured = hashlib.sha256(line.replace(begun.head.session.encode(), b"", 1))
         session = Session.model_construct(**dict(begun.head))
         rounds: dict[int, Round] = {}

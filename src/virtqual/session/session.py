@@ -290,8 +290,6 @@ class Basis(BaseModel):
     node_lost: bool = False
     #: Cases that were not run, since they take more nodes than could run jobs when the session began.
     too_large: tuple[str, ...] = ()
-    #: A sentence that is added to the conclusion.
-    note: str = ""
     provenance: Provenance | None = None
 
 

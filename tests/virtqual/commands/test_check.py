@@ -1,4 +1,4 @@
-"""`virtqual check` and `repair`: a record follows from its runs, or a command says that not."""
+"""`virtqual check`: a record follows from its runs, or a command says that not."""
 
 import gzip
 import hashlib
@@ -12,9 +12,10 @@ from made_runs import keep, session_of
 from virtqual import paths
 from virtqual.qualify import concluding
 from virtqual.qualify.checking import check_conclusion
+from virtqual.report import page
 from virtqual.runs import Result
-from virtqual.session.log import LOG, Begun, Concluded, Finished, Log, Released, Submitted
-from virtqual.session.seal import intact_lines, seal
+from virtqual.session.log import DOCUMENT, LOG, Begun, Concluded, Finished, Log, Released
+from virtqual.session.seal import intact_lines, seal, sealed_crc
 from virtqual.session.session import UNJUDGED_ANSWERS
 from virtqual.session.summary import file_of, summary
 from virtqual.verdict import Outcome
@@ -62,7 +63,8 @@ def rewrite(directory, kind, edit):
         if isinstance(event, kind):
             log.append(edit(event))
         else:
-            log.copy([line])
+            content = log.path.read_bytes() if log.path.exists() else b""
+            log.path.write_bytes(content + seal([line], sealed_crc(content[:-1]) or 0))
     log.write()
 
 
@@ -280,7 +282,7 @@ def damaged(session):
 def test_a_damaged_session_is_broken_and_says_so(session, damaged):
     summary(session)
     number = damaged("finished", 3)
-    says = f"{LOG}:{number}: the line is damaged (its checksum is wrong); `virtqual repair`"
+    says = f"{LOG}:{number}: the line is damaged (its checksum is wrong); docs/records.md says"
     for command in (("check",), ("show", session), ("list",), ("status",), ("history",)):
         _, output = run(*command)
         assert says in output.replace(f"{LOG}: {number}", f"{LOG}:{number}"), output
@@ -289,39 +291,20 @@ def test_a_damaged_session_is_broken_and_says_so(session, damaged):
     assert "BROKEN" in run("list")[1]
 
 
-def test_the_intact_part_is_a_session_that_can_go_on(session, damaged):
-    damaged("finished", 3)
-    before = (session / LOG).read_bytes()
-    code, output = run("repair", session.name)
+def test_the_lines_before_the_first_damaged_one_are_a_session_that_can_go_on(session, damaged):
+    """As docs/records.md says."""
+    number = damaged("finished", 3)
+    lines = (session / LOG).read_bytes().splitlines(keepends=True)
+    (session / LOG).write_bytes(b"".join(lines[: number - 1]))
+    for name in (DOCUMENT, page.FILE):
+        (session / name).unlink()
+    code, output = run("check")
     assert code == 0, output
-    assert (session / LOG).read_bytes() == before
-    made = Log(session.parent / f"{session.name}-repaired").session()
-    assert (made.outcome, len(made.runs)) == ("BROKEN", 3)
-    assert f"repaired from session {session.name}: lines 10 to 15 of its log cannot be" in made.conclusion
-    assert "4 runs and 1 conclusion of it can still be read" in made.conclusion
-    assert run("check", made.session)[0] == 0
-    assert run("repair", made.session)[0] == 2
-
-
-def test_no_job_of_a_damaged_session_is_cancelled_for_its_copy(session):
-    """The session may be one of other people, and name a job of the reader."""
-    log = Log(session)
-    log.append(Submitted(job="4242", case="case", submitted=5.0))
-    log.append(Submitted(job="1", case="case", submitted=6.0))
-    content = (session / LOG).read_bytes()
-    (session / LOG).write_bytes(content.replace(b'"submitted":6', b'"submitted":7'))
-    assert run("repair", session.name)[0] == 0
-    assert Log(session.parent / f"{session.name}-repaired").unfinished() == {}
-
-
-def test_a_session_of_which_only_the_conclusion_is_damaged_is_judged_again(session, damaged):
-    damaged("concluded", 0)
-    was = json.loads((session / "session.json").read_text())
-    code, output = run("repair", session.name)
-    assert code == 0, output
-    made = Log(session.parent / f"{session.name}-repaired").session()
-    assert (made.outcome, made.exit_code, made.qualified) == (was["outcome"], 0, was["qualified"])
-    assert "no run was lost" in made.conclusion
+    kept = Log(session).session()
+    assert (kept.outcome, len(kept.runs)) == ("UNFINISHED", 3)
+    csv = session.parent.parent / "runs.csv"
+    assert run("report", kept.session, "-o", csv)[0] == 0
+    assert "undecided" in run("judge", csv, "--class", "kvm")[1].lower()
 
 
 def test_a_log_whose_end_is_gone_is_not_taken_for_one_that_still_runs(session):
@@ -329,7 +312,6 @@ def test_a_log_whose_end_is_gone_is_not_taken_for_one_that_still_runs(session):
     (session / LOG).write_bytes(b"\n".join(lines[:-2]) + b"\n")
     code, output = run("show", session)
     assert (code, "its end is missing: session.json is of a concluded session" in output) == (5, True)
-    assert run("repair", session)[0] == 0
 
 
 def test_a_session_of_the_future_is_left_out(state):
