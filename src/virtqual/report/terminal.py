@@ -150,7 +150,9 @@ class Terminal:
         if not verdicts:
             return
         self._say(table_of(verdicts))
-        note = "Percent of native's value; minus is faster. WITHIN is below budget + margin."
+        note = "Percent of native's value; minus is faster."
+        if any(verdict.outcome is Outcome.WITHIN for verdict in verdicts):
+            note += " WITHIN is below budget + margin."
         if any(verdict.points for verdict in verdicts):
             note += " Of a curve: mean over its sizes."
         self._dim(note)
