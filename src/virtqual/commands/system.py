@@ -76,7 +76,10 @@ def init_system(
         raise UsageError(f"{file} exists and was not changed: the lines above are what would be written now")
     file.parent.mkdir(parents=True, exist_ok=True)
     write_file(text, file)
-    _print_todos(file)
+    _console.print(f"{file} is written. These values are left to you:")
+    error = systems.read(file).content
+    for mistake in error.mistakes if isinstance(error, SystemFileError) else ():
+        _console.print(f"  {mistake}")
     _console.print(f"Then: virtqual system check {name} --on-nodes")
 
 
@@ -107,13 +110,6 @@ def check_system(
     choose_class("", system)
     nodes = ", and so do the nodes" if on_nodes else ""
     _console.print(f"{system.file}: nothing is missing, Slurm agrees with it{nodes}")
-
-
-def _print_todos(file: Path) -> None:
-    _console.print(f"{file} is written. These values are left to you:")
-    error = systems.read(file).content
-    for mistake in error.mistakes if isinstance(error, SystemFileError) else ():
-        _console.print(f"  {mistake}")
 
 
 def _end_if_wrong(file: str, mistakes: list[str]) -> None:

@@ -35,7 +35,9 @@ def copied_run(runs: Sequence[Run], limits: Limits) -> FoundRuns:
     for side in sides.values():
         copies = defaultdict(list)
         for run in side:
-            copies[_numbers(run)].append(run)
+            # No reason of a refusal: the first of two copies may have been refused.
+            numbers = tuple((result.series, result.points, result.values) for result in run.results)
+            copies[numbers].append(run)
         if len(copies) < len(side):
             yield from _improbable(side, list(copies.values()), limits)
 
@@ -65,11 +67,6 @@ def _improbable(side: Sequence[Run], copies: Sequence[Sequence[Run]], limits: Li
                     f"by chance once in {10 ** min(-chance, 300):.2g} times: what was printed is no "
                     "measurement of this run",
                 )
-
-
-def _numbers(run: Run) -> tuple[tuple[object, ...], ...]:
-    # No reason of a refusal: the first of two copies may have been refused.
-    return tuple((result.series, result.points, result.values) for result in run.results)
 
 
 def _steps(side: Sequence[Run]) -> dict[tuple[str, tuple[float, ...]], list[tuple[float, float]]]:

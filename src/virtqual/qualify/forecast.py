@@ -109,18 +109,17 @@ def forecast(request: Request) -> Forecast:
     planned = [e for e in entries if e.paired and e.case in selected and not e.explain_unfit(features, nodes)]
     rotated, silence = _choose_nodes(system)
     looks, turns = plan.look_schedule(request, chosen)
-    # VMs that were created anew are warmed up, about once for each look.
-    warm_ups = 1 + len(looks) if system.virtual.recreate_vms else 1
+    warm_ups = 1 + len(looks) if system.virtual.recreate_vms else 1  # of new VMs about once a look
     recalled = plan.recall_durations(request, request.system).seconds
-    assumed = _assume_seconds(system)
+    aim = repetitions.choose_aim(system.native.scale, system.native.run_seconds)
+    assumed = Range(aim.least, aim.least * aim.slower)
     total_nodes = sum(map(len, rotated.values())) or system.native.nodes + system.virtual.nodes
     return Forecast(
         cases=tuple(
             PlannedCase(
                 name=entry.name,
                 nodes=entry.nodes,
-                # A warm-up takes as long as a turn does.
-                runs=2 * (turns + 1) * held.count_places(rotated, entry.nodes),
+                runs=2 * (turns + 1) * held.count_places(rotated, entry.nodes),  # a warm-up is one turn more
                 seconds=recalled.get(entry.case, {}),
             )
             for entry in planned
@@ -144,12 +143,6 @@ def _assume_features(stack: str) -> set[str]:
         raise UsageError(f"no stack {stack!r} is set up: {manifest.name_setup(stack)} sets it up")
     programs = manifest.load_recipe(recipes[stack])["programs"].values()
     return {feature for program in programs for feature in program["features"]}
-
-
-def _assume_seconds(system: System) -> Range:
-    """Return how long the programs of a run take that was never measured, as the system file states."""
-    aim = repetitions.choose_aim(system.native.scale, system.native.run_seconds)
-    return Range(aim.least, aim.least * aim.slower)
 
 
 def _predict_rounds(

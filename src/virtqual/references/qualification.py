@@ -59,7 +59,7 @@ class CheckSet(DataModel):
 
     @property
     def is_of_site(self) -> bool:
-        """Whether the checks are the site's own, in place of the project's."""
+        """True if the checks are the site's own, in place of the project's."""
         return self._is_of_site
 
     def as_of_site(self) -> CheckSet:

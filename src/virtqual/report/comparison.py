@@ -18,7 +18,6 @@ from virtqual.session.session import Session
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.estimate import Floats
 from virtqual.verdict.notation import Direction, describe_slowdown, describe_slowdown_briefly
-from virtqual.verdict.pairs import Series
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,15 @@ def compare(sessions: Sequence[Session]) -> list[ComparedSeries]:
     Runs and checks without a verdict do not count. A series with other sizes than in the first session is
     not compared with it.
     """
-    series_by_session = [_read_series(session) for session in sessions]
+    references = project_references()
+    series_by_session = [
+        {
+            name: series
+            for name, series in series_of(admitted_of(session).counted_runs, references).items()
+            if series.valid
+        }
+        for session in sessions
+    ]
     compared = []
     for name in dict.fromkeys(name for measured in series_by_session for name in measured):
         first = series_by_session[0].get(name)
@@ -116,12 +123,6 @@ def _mark_extremes(rows: Sequence[ComparedSeries]) -> list[ComparedSeries]:
         return list(rows)
     marks = {best: "best", worst: "worst"}
     return [replace(row, mark=marks.get(row.session, "")) for row in rows]
-
-
-def _read_series(session: Session) -> dict[str, Series]:
-    """Return the series of a session that have a pair that counts."""
-    series_by_name = series_of(admitted_of(session).counted_runs, project_references())
-    return {name: series for name, series in series_by_name.items() if series.valid}
 
 
 def _find_cost(values: Floats, base: Floats, better: Direction) -> float:

@@ -251,7 +251,12 @@ def _content(session: Session) -> dict[str, Any]:
         "invalid": [row for row in rows if row.verdict.outcome is Outcome.INVALID],
         "for_vendor": [row for row in rows if row.verdict.outcome is Outcome.OVER] or rows[:3],
         "reported": [
-            _describe_reported(part, began)
+            (
+                part,
+                _draw_values(part) if len(part.points) > 1 else None,
+                _name_axis(part),
+                _format_runs(part, began),
+            )
             for name, part in all_sizes.items()
             if name not in series and part.valid
         ],
@@ -280,12 +285,6 @@ def _make_rows(
         measured = series.get(verdict.series), all_sizes.get(verdict.series)
         rows.append(_make_row(number, verdict, measured, run, bar, began))
     return forest, rows
-
-
-def _describe_reported(part: Series, began: float) -> tuple[Any, ...]:
-    """Return what the page shows of a series that is not judged."""
-    drawing = _draw_values(part) if len(part.points) > 1 else None
-    return part, drawing, _name_axis(part), _format_runs(part, began)
 
 
 def _excess(verdict: Verdict) -> tuple[bool, float]:

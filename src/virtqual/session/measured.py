@@ -295,7 +295,10 @@ class _Reader:
         if series is None:
             series = self._add_series(line, row)
         elif (row.unit, row.better, row.size is not None) != (series.unit, series.better, series.curve):
-            self._add_series_problems(line, row, series)
+            self._compare(line, "unit", row.unit, series.unit, series.line, "a series has one unit.")
+            self._compare(line, "better", row.better, series.better, series.line, "a series has one better.")
+            if series.curve != (row.size is not None):
+                self._add_kind_problem(line, row, series)
         run = FileRun.begin(line, row)
         earlier_run = series.runs.setdefault((row.pair, row.side), run)
         if row.size in earlier_run.values:
@@ -323,13 +326,6 @@ class _Reader:
         self._sessions.setdefault(row.session, []).append(series)
         self._series[row.session, row.metric, row.setting] = series
         return series
-
-    def _add_series_problems(self, line: int, row: SampleRow, series: FileSeries) -> None:
-        """Note the columns in which a row differs from the first row of its series."""
-        self._compare(line, "unit", row.unit, series.unit, series.line, "a series has one unit.")
-        self._compare(line, "better", row.better, series.better, series.line, "a series has one better.")
-        if series.curve != (row.size is not None):
-            self._add_kind_problem(line, row, series)
 
     def _add_kind_problem(self, line: int, row: SampleRow, series: FileSeries) -> None:
         """Note that a metric is a scalar in one row and a curve in another."""

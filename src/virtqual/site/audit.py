@@ -101,20 +101,17 @@ def compare_with_nodes(system: System, native: Observed, virtual: Observed) -> I
             value = stated.get(key.rpartition(".")[2])
             if value is not None and value != fact.value:
                 yield f"{system.name_key(side, key)}: {_format_difference(value, fact)}"
-        yield from _compare_memory(system, side, observed)
+        total = observed.identity.memory.total_mib
+        if seen(total) and extras.memory_mib > total:
+            place = system.name_key(side, "extras.memory_mib")
+            message = f"{observed.node} has {total} MiB: state less, for its system"
+            yield f"{place}: states {extras.memory_mib}, but {message}"
         yield from _compare_rdma(system, side, observed)
     yield from _compare_hypervisor(system, virtual)
 
 
 def _format_difference(value: object, fact: Fact) -> str:
     return f"states {value}, but it is {fact.value} ({fact.source} {fact.place}{fact.note})"
-
-
-def _compare_memory(system: System, side: str, observed: Observed) -> Iterator[str]:
-    stated, total = system.partition(side).extras.memory_mib, observed.identity.memory.total_mib
-    if seen(total) and stated > total:
-        place = system.name_key(side, "extras.memory_mib")
-        yield f"{place}: states {stated}, but {observed.node} has {total} MiB: state less, for its system"
 
 
 def _compare_rdma(system: System, side: str, observed: Observed) -> Iterator[str]:

@@ -60,6 +60,9 @@ class Draft:
         prefix = _todo("a directory that all nodes of both partitions see at the same path")
         if self.prefix:
             prefix = f"{json.dumps(str(self.prefix))},  # {self.native.node} and {self.virtual.node} see it"
+        # Lmod sets both variables.
+        module_systems = {"LMOD_CMD": "lmod", "MODULESHOME": "envmod"}
+        modules = next((name for key, name in module_systems.items() if key in os.environ), "nomod")
         lines = [
             f'"""System {self.name}, written by `virtqual system init`: docs/system-file.md has every key.',
             "",
@@ -70,7 +73,7 @@ class Draft:
             f'    "name": "{self.name}",',
             f'    "hostnames": ["{socket.gethostname().partition(".")[0]}"],',
             f'    "prefix": {prefix}',
-            f'    "modules_system": "{_find_modules_system()}",',
+            f'    "modules_system": "{modules}",',
             '    "partitions": [',
             *self._compose_partition("native", self.native),
             *self._compose_partition("virtual", self.virtual),
@@ -133,12 +136,6 @@ class Draft:
             if all(feature in names for names in features) and signature.startswith(vendor):
                 return [f'"env_vars": [["OPENBLAS_CORETYPE", "{coretype}"]],  # both show {feature}']
         return []
-
-
-def _find_modules_system() -> str:
-    """Return ReFrame's name of the module system of this shell; Lmod sets both variables."""
-    names = {"LMOD_CMD": "lmod", "MODULESHOME": "envmod"}
-    return next((name for variable, name in names.items() if variable in os.environ), "nomod")
 
 
 def _todo(sentence: str) -> str:

@@ -170,7 +170,12 @@ def write_manifest(stacks: Path, recipe: dict[str, Any]) -> Manifest:
         alias.symlink_to("libmpi.so.12")
     for entry in recipe["programs"].values():
         if "source" in entry:
-            _build(paths.root() / entry["source"], entry["path"].format(**places))
+            source, path = str(paths.root() / entry["source"]), entry["path"].format(**places)
+            # A script makes the program itself, C is compiled.
+            command = ["bash", source, path]
+            if source.endswith(".c"):
+                command = ["tcc", "-pthread", "-o", path, source]
+            execute.run_checked(command, f"could not build {source}")
     versions = dict(wheel.split("==") for wheel in recipe["wheels"])
     stack = Manifest(
         name=NAME,
@@ -182,14 +187,6 @@ def write_manifest(stacks: Path, recipe: dict[str, Any]) -> Manifest:
     sbom.write(stack, target)
     stack.write(target)
     return stack
-
-
-def _build(source: Path, path: str) -> None:
-    """Make the program at `path`: a script makes it itself, C is compiled."""
-    command = ["bash", str(source), path]
-    if source.suffix == ".c":
-        command = ["tcc", "-pthread", "-o", path, str(source)]
-    execute.run_checked(command, f"could not build {source}")
 
 
 def load_current(stacks: Path, recipe: dict[str, Any]) -> Manifest | None:
