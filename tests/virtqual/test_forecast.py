@@ -71,6 +71,9 @@ def test_without_slurm_and_without_a_stack_both_are_assumed(site):
     assert "mpi_latency_nodes (mpi-latency)" in not_run
     env = ON_THREE | {"PATH": str(site.path / "none")}
     assert "mpi_latency_nodes" in planned(site, "--stack", "registry", names=(), **env)
+    runs, _, not_run = planned(site, "--full", names=(), **env).partition("Not run here:")
+    assert "db_pgbench" in runs
+    assert "web_events (web-events)" in not_run
     done = site.qualify("--plan", "--stack", "spak", code=2)
     assert "no stack 'spak' is set up: `virtqual stack register" in site.words(done)
 

@@ -142,7 +142,7 @@ def _assume_features(stack: str) -> set[str]:
     if stack not in recipes:
         raise UsageError(f"no stack {stack!r} is set up: {manifest.name_setup(stack)} sets it up")
     programs = manifest.load_recipe(recipes[stack])["programs"].values()
-    return {feature for program in programs for feature in program["features"]}
+    return {feature for program in programs if not program.get("extra") for feature in program["features"]}
 
 
 def _predict_rounds(
