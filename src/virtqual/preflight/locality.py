@@ -100,7 +100,7 @@ def numa_false(native: Identity, virtual: Identity, limits: Limits) -> Found:
             real = f"the CPUs in use lie in {len(native_span[1])} NUMA nodes natively"
             yield f"{real}, the VM shows {len(virtual_span[1])}"
         elif len(virtual_span[1]) == len(native_span[1]) > 1:
-            sizes = [_sizes(node.topology) for node in (native, virtual)]
+            sizes = [_count_numa_cpus(node.topology) for node in (native, virtual)]
             shares = [[round(size / sum(of_side), 1) for size in of_side] for of_side in sizes]
             if shares[0] != shares[1]:
                 yield f"NUMA nodes have {sizes[0]} CPUs natively and {sizes[1]} in the VM"
@@ -119,7 +119,8 @@ def _under_one_cache(topology: Topology) -> list[str]:
     return [node for node, cpus in numa.items() if shared & cpu_list(cpus)]
 
 
-def _sizes(topology: Topology) -> list[int]:
+def _count_numa_cpus(topology: Topology) -> list[int]:
+    """Return how many CPUs in use each NUMA node has, the fewest first."""
     assert seen(topology.numa)
     used = cpu_list(topology.used) if seen(topology.used) else None
     nodes = [cpu_list(cpus) for cpus in topology.numa.values()]
