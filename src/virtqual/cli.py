@@ -39,7 +39,7 @@ from typer.core import TyperGroup
 
 from virtqual import paths
 from virtqual.commands.messages import report_errors
-from virtqual.commands.options import NODES_HELP, WaitHours
+from virtqual.commands.options import NODES_HELP, STACK_HELP, WaitHours
 from virtqual.errors import UsageError
 from virtqual.site.held import DEFAULT_NODES
 
@@ -156,7 +156,7 @@ def qualify(
             "-t", "--tag", metavar="REGEX", help="only checks with this tag", callback=_check_patterns
         ),
     ] = None,
-    stack: Annotated[str, typer.Option(help="software stack (default: spack, else the first by name)")] = "",
+    stack: Annotated[str, typer.Option(help=STACK_HELP)] = "",
     label: Annotated[str, typer.Option(help="a name for the session")] = "",
     pairs: Annotated[
         int | None,

@@ -12,6 +12,7 @@ import pytest
 from made_runs import keep
 from virtqual.runs import Run
 from virtqual.session.session import Session
+from virtqual.stack import manifest
 
 ROOT = Path(__file__).parents[2]
 ON = ("qualify", "--system", "testsite")
@@ -36,6 +37,21 @@ def test_within_budget(site):
     assert {one["state"] for one in found["canaries"]} == {"unknown"}
     assert len(found["canaries"]) == 2
     assert max(len(line) for line in done.stdout.splitlines() if "state/" not in line) <= 80
+
+
+def test_the_default_stack_is_the_one_with_the_most_features(site):
+    stacks = site.path / "site/stacks"
+    fake = manifest.load(stacks / "fake/manifest.json")
+    (stacks / "spack").mkdir()
+    # As `ci/build-stack virtqual-programs` registers a few programs beside a centre's stack.
+    fake.model_copy(update={"name": "spack", "programs": ()}).write(stacks / "spack")
+    done = site.virtqual(*ON, "-n", "lj", "--pairs", "4", code=0)
+    assert site.session()["stack"]["name"] == "fake"
+    assert "Stack fake has the most features; --stack names another: spack." in site.words(done)
+    fake.model_copy(update={"name": "spack"}).write(stacks / "spack")
+    (stacks / "fake2").mkdir()
+    (stacks / "fake2/manifest.json").write_text("{}")
+    assert manifest.find_stacks(stacks) == ["spack", "fake", "fake2"]
 
 
 QUALIFIED = """schema: virtqual-qualification/1

@@ -34,6 +34,7 @@ def refused(site, *command, **env):
         (("qualify", "-t", "memroy", "--only-check"), "did you mean memory?"),
         (("qualify", "-n", "lj", "-n", "lamps"), "matches 'lamps': did you mean lammps"),
         (("qualify", "-n", "stream%"), "cannot run here: no program in the stack for: stream (2 cases)"),
+        (("sweep", "--stack", "fak"), "no stack 'fak': did you mean fake?"),
         (("sweep", "-n", "strem"), "no check has a name that matches 'strem': did you mean stream"),
     ],
 )

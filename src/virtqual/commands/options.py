@@ -17,6 +17,7 @@ def _check_hours(hours: float | None) -> float | None:
 
 
 NODES_HELP = "use at most so many nodes of each side"
+STACK_HELP = "software stack (default: the one with the most features)"
 
 WaitHours = Annotated[
     float | None,

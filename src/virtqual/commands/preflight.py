@@ -109,7 +109,7 @@ def _examine_system(system: str, hypervisor_class: str, wait: float | None) -> t
         typer.echo(text, err=True)
 
     native, virtual = (probe_node(site, side, say, wait_hours=wait) for side in SIDES)
-    # A session takes the first stack if none is named.
+    # A session takes the default stack if none is named.
     targets = next((stack.targets for stack in manifest.load_all(paths.stacks())), ())
     return hypervisor_class, compare(native, virtual, judge.policy(), hypervisor_class, targets)
 

@@ -20,7 +20,7 @@ _say = verbatim(soft_wrap=not sys.stdout.isatty())
 def command(
     stack: Annotated[
         str,
-        typer.Option(help="the stack that will be used (default: the first one set up, else registry)"),
+        typer.Option(help="stack that will be used (default: the one with the most features, else registry)"),
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be installed, and stop")] = False,
     extra: Annotated[

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from virtqual import qualify as main_job
-from virtqual.commands.options import NODES_HELP, WaitHours
+from virtqual.commands.options import NODES_HELP, STACK_HELP, WaitHours
 from virtqual.files.wording import node_sort_key
 from virtqual.report.console import verbatim
 from virtqual.session.session import Session
@@ -33,6 +33,7 @@ def command(
         list[str] | None, typer.Option("-n", "--name", metavar="REGEX", help="only checks whose name matches")
     ] = None,
     nodes: Annotated[int | None, typer.Option(min=1, help=f"{NODES_HELP} (default: all)")] = None,
+    stack: Annotated[str, typer.Option(help=STACK_HELP)] = "",
     wait: WaitHours = None,
 ) -> None:
     """Compare all nodes of either side by short checks, and name those that differ from the others.
@@ -46,6 +47,7 @@ def command(
         names=tuple(name or ()),
         tags=(TAG,),
         label=TAG,
+        stack=stack,
         pairs=TURNS,
         max_pairs=TURNS,
         wait_hours=wait,

@@ -154,9 +154,20 @@ def load_all(stacks: Path) -> list[Manifest]:
 
 
 def find_stacks(stacks: Path) -> list[str]:
-    """Return the names of the stacks that are set up; ``spack`` is first, because it is the exact stack."""
-    names = (path.parent.name for path in stacks.glob(f"*/{FILE}"))
-    return sorted(names, key=lambda name: (name != "spack", name))
+    """Return the names of the stacks that are set up; the default is first.
+
+    It is the stack with the most features, for checks without a program are not run; of equal ones
+    it is ``spack``.  A manifest that cannot be read has none.
+    """
+
+    def rank(name: str) -> tuple[int, bool, str]:
+        try:
+            count = len(load(stacks / name / FILE).features)
+        except InfrastructureError:
+            count = 0
+        return -count, name != "spack", name
+
+    return sorted((path.parent.name for path in stacks.glob(f"*/{FILE}")), key=rank)
 
 
 def name_setup(stack: str) -> str:
