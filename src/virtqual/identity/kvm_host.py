@@ -21,6 +21,8 @@ from virtqual.identity.record import Text, seen, unseen
 MODULES = ("kvm*", "vfio_iommu_type1")
 #: Files besides those of every node, as shell patterns.
 FILES = tuple(f"/sys/module/{module}/{name}" for module in MODULES for name in ("*version", "parameters/*"))
+REPLACED = "replaced since the VM was started"
+DIFFERS = "differs between the VMs"
 _VMS = Path(__file__).with_suffix(".sh")
 _OPTION = re.compile(r"(?:intel_iommu|amd_iommu|iommu(?:\.\w+)?)=\S+")
 _MODULE_FILE = re.compile(r"/sys/module/(\w+)/(?:parameters/)?(\w+)")
@@ -99,7 +101,7 @@ def _read_package(files: NodeFiles, process: str) -> Text:
         return unseen(f"/proc/{process}/exe: permission denied, only root sees QEMU's binary")
     if binary.endswith(" (deleted)"):
         # After an upgrade the VM runs on with the build before.
-        return unseen(f"{binary.removesuffix(' (deleted)')}: replaced since the VM was started")
+        return unseen(f"{binary.removesuffix(' (deleted)')}: {REPLACED}")
     return package or unseen(f"no package of this host has {binary}")
 
 
@@ -114,7 +116,7 @@ def select_vm(vms: Mapping[str, Mapping[str, Any]], name: str | None = None) -> 
     if name and name not in vms:
         raise UsageError(f"no VM {name!r} runs on this host; those that do: {', '.join(vms) or 'none'}")
     selected = [vms[name]] if name else list(vms.values())
-    differs = unseen(f"differs between the VMs {', '.join(vms)}: name one by --vm")
+    differs = unseen(f"{DIFFERS} {', '.join(vms)}: name one by --vm")
     fields = {}
     for key in dict.fromkeys(key for vm in selected for key in vm):
         values = [vm.get(key) for vm in selected]

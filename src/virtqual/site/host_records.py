@@ -89,6 +89,8 @@ def merge(records: Mapping[str, Host]) -> Host:
 def find_different_builds(records: Mapping[str, Host]) -> list[str]:
     """Return a clause for each field of the build in which hosts differ, with their names.
 
+    A host of which a VM runs another QEMU than the others, or than is installed, has a clause of its own.
+
     Examples
     --------
     >>> old, new = (Host(source="x", build=build) for build in ("8.0.2", "8.0.3"))
@@ -104,6 +106,10 @@ def find_different_builds(records: Mapping[str, Host]) -> list[str]:
         if len(hosts_by_value) > 1:
             values = [f"{value} on {', '.join(hosts)}" for value, hosts in hosts_by_value.items()]
             clauses.append(f"{field} is {', and '.join(sorted(values, key=len))}")
+    for host, record in records.items():
+        reason = "" if seen(record.qemu_package) else record.qemu_package.not_observable
+        if kvm_host.REPLACED in reason or kvm_host.DIFFERS in reason:
+            clauses.append(f"qemu_package is {record.qemu_package} on {host}: restart its VMs")
     return clauses
 
 

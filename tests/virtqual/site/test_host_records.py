@@ -38,6 +38,18 @@ def test_what_hosts_say_alike_is_said_of_them_and_what_differs_is_not(tmp_path):
     ]
 
 
+def test_a_host_whose_vm_runs_the_qemu_of_before_is_named(tmp_path):
+    for reason in (
+        "/usr/bin/q: replaced since the VM was started",
+        "differs between the VMs n1, n2: name one",
+    ):
+        records = host_records.read(write(tmp_path, a=QEMU, b={"not_observable": reason}))
+        (clause,) = host_records.find_different_builds(records)
+        assert clause == f"qemu_package is not observable ({reason}) on b: restart its VMs"
+    records = host_records.read(write(tmp_path, b={"not_observable": "no package of this host has /opt/q"}))
+    assert host_records.find_different_builds(records) == []
+
+
 def test_a_host_without_a_record_is_named(tmp_path):
     with pytest.raises(UsageError, match="no record of host c, d"):
         host_records.read(write(tmp_path, a=QEMU), ["a", "d", "c"])
@@ -96,6 +108,7 @@ def asked(site):
 
 
 RECORD = json.dumps({"schema": "virtqual-host/1", "source": "x", "qemu_package": QEMU, "kernel": "6.1"})
+RESTART = RECORD.replace(f'"{QEMU}"', '{"not_observable": "q: replaced since the VM was started"}')
 NEW = f"for h in bare-1 bare-2; do echo '{RECORD}' > $h.json; done"
 
 
@@ -129,6 +142,7 @@ def test_preflight_asks_the_hosts_as_a_session_does(site, asked):
     ("command", "code", "says"),
     [
         (NEW + "\nsed -i s/7.2/8.2/ bare-2.json", 4, "on bare-2. Bring all"),
+        (f"{NEW}\necho '{RESTART}' > bare-2.json", 4, "VM was started) on bare-2: restart its VMs"),
         ("echo no route to bare-2; exit 3", 5, "ended with exit code 3: no route to bare-2"),
         (NEW.replace("bare-1 bare-2", "bare-1"), 5, "brought no new record of host bare-2"),
         (NEW + "\nrm bare-2.json", 2, "no record of host bare-2"),
