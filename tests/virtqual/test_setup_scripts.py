@@ -32,6 +32,7 @@ exit $FAKE_PIP
 SPACK = """#!/bin/sh
 echo "$*" >> commands
 [ "$1" != arch ] || echo debian12
+[ "$1" != --version ] || cat version
 [ "$3" != install ] || [ ! -e no-compiler ]
 """
 
@@ -165,10 +166,9 @@ def build(run, checkout, tmp_path):
     write_program(checkout / ".venv/bin/python", PIP)
     write_program(checkout / ".venv/bin/virtqual", '#!/bin/sh\necho "virtqual $*" >> commands\n')
 
-    def build(*arguments, git=tmp_path / "git"):
-        done = run(
-            "build-stack", *arguments, FAKE_PIP="0", VIRTQUAL_GIT=str(git), SPACK_ROOT="", VIRTQUAL_SITE=""
-        )
+    def build(*arguments, git=tmp_path / "git", root=""):
+        env = {"VIRTQUAL_GIT": str(git), "SPACK_ROOT": str(root), "VIRTQUAL_SITE": ""}
+        done = run("build-stack", *arguments, FAKE_PIP="0", **env)
         commands = checkout / "commands"
         lines = commands.read_text().splitlines() if commands.exists() else []
         commands.unlink(missing_ok=True)
@@ -191,6 +191,14 @@ def test_spack_and_recipes_are_brought_once(build, checkout, tmp_path):
     done, commands = build(git=tmp_path / "gone")
     assert (done.returncode, done.stdout) == (0, "")
     assert commands[1] == "-e . install --only-concrete"
+
+
+@pytest.mark.parametrize(("version", "code"), [("0.23.1", 2), ("1.0.2", 2), ("1.1.0 (x)", 0), ("1.10.0", 0)])
+def test_a_centres_own_spack_must_be_new_enough(build, checkout, tmp_path, version, code):
+    (checkout / "version").write_text(version)
+    done, commands = build("stream", root=tmp_path / "git/spack.git")
+    assert (done.returncode, commands[0]) == (code, "--version")
+    assert ("older than Spack 1.1: `unset SPACK_ROOT`" in done.stderr, len(commands) == 1) == (code == 2,) * 2
 
 
 def test_what_cannot_be_built_is_named(build, checkout, tmp_path):
