@@ -11,7 +11,7 @@ from virtqual.verdict.estimate import Noise, append_mean, pulled_in
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.overhead import Runs, estimate_change, estimate_overhead
 from virtqual.verdict.places import Places, everywhere_alike, recognise
-from virtqual.verdict.rule import LOOKS, MIN_BOOTS, Batch, Cause, judge
+from virtqual.verdict.rule import LOOKS, MIN_BOOTS, Batch, Cause, find_ranges, judge
 from virtqual.verdict.slow_runs import SLOW_ALPHA, slowness
 
 LIMIT, MARGIN = math.log(1.05), math.log(1.08 / 1.05)
@@ -218,6 +218,33 @@ def test_a_change_that_a_short_earlier_session_hides_is_not_tried_in_vain() -> N
     assert judged(wobble(4, 0.02, 0.08), sigma=0.03, earlier=before).next_pairs.tolist() == [[8]]
     hidden = judged(wobble(18, 0.1, 0.065), sigma=0.1, earlier=before)
     assert hidden.cause.tolist() == [[Cause.NOISE]]
+
+
+@pytest.mark.parametrize(("hosts", "width"), [(None, 1), (("abab", "xyyx"), 2)])
+def test_the_margin_of_a_change_is_what_both_sessions_resolve(
+    hosts: tuple[str, str] | None, width: int
+) -> None:
+    """A change that is allowed is WITHIN in 95 % of sessions of 18 turns, and one at the margin in 3 %."""
+    at = recognise(*map(list, hosts)) if hosts else None
+    d = wobble(4, 0.03)[None, None, :, None]
+    made = Batch(runs(d, at), LIMIT, 0.001, Noise([0.03], 6, 0.01), runs(d, at), max_margin=1.0)
+    df = 6 + 18 * width - 1
+    variance = 0.03**2 * (1 / (18 * width) + 1 / 4) + 2 * 0.01**2
+    t = stats.t.ppf(0.95, df) - stats.t.ppf(0.03 / len(LOOKS), df)
+    assert made.margin[0, 0].tolist() == pytest.approx([t * math.sqrt(variance)])
+
+
+def test_the_ranges_of_a_curve_are_those_that_stand_out_of_their_own_noise() -> None:
+    """Sizes 1 and 2 stand out most together; size 4 is over by itself, and touches no other range."""
+    over = np.array([0.0, 0.3, 0.3, 0.0, 0.5, 0.0])
+    spread = np.array([0.01, 0.01, 0.01, 0.01, 0.1, 0.01])
+    d = over + spread * np.resize([1.0, -1.0], 18)[:, None]
+    made = Batch(runs(d[None, None]), LIMIT, MARGIN, Noise(append_mean(spread)))
+    judge([made])
+    assert made.outcome.tolist() == [[OVER]]
+    ranges = find_ranges(made, (0, 0))
+    assert [(part.sizes.start, part.sizes.stop) for part in ranges] == [(1, 3), (4, 5)]
+    assert [part.mean for part in ranges] == pytest.approx([0.3, 0.5], abs=1e-6)
 
 
 def test_rotations_of_the_same_hosts_cancel_in_any_order_and_exchanged_hosts_do_not() -> None:
