@@ -235,16 +235,16 @@ def test_the_margin_of_a_change_is_what_both_sessions_resolve(
 
 
 def test_the_ranges_of_a_curve_are_those_that_stand_out_of_their_own_noise() -> None:
-    """Sizes 1 and 2 stand out most together; size 4 is over by itself, and touches no other range."""
-    over = np.array([0.0, 0.3, 0.3, 0.0, 0.5, 0.0])
-    spread = np.array([0.01, 0.01, 0.01, 0.01, 0.1, 0.01])
+    """Sizes 2 and 3 stand out most together; sizes 0 and 5 are over by themselves, and touch no other range."""
+    over = np.array([0.5, 0.0, 0.3, 0.3, 0.0, 0.5, 0.0])
+    spread = np.array([0.1, 0.01, 0.01, 0.01, 0.01, 0.1, 0.01])
     d = over + spread * np.resize([1.0, -1.0], 18)[:, None]
     made = Batch(runs(d[None, None]), LIMIT, MARGIN, Noise(append_mean(spread)))
     judge([made])
     assert made.outcome.tolist() == [[OVER]]
     ranges = find_ranges(made, (0, 0))
-    assert [(part.sizes.start, part.sizes.stop) for part in ranges] == [(1, 3), (4, 5)]
-    assert [part.mean for part in ranges] == pytest.approx([0.3, 0.5], abs=1e-6)
+    assert [(part.sizes.start, part.sizes.stop) for part in ranges] == [(2, 4), (0, 1), (5, 6)]
+    assert [part.mean for part in ranges] == pytest.approx([0.3, 0.5, 0.5], abs=1e-6)
 
 
 def test_rotations_of_the_same_hosts_cancel_in_any_order_and_exchanged_hosts_do_not() -> None:
