@@ -235,7 +235,7 @@ def test_the_margin_of_a_change_is_what_both_sessions_resolve(
 
 
 def test_the_ranges_of_a_curve_are_those_that_stand_out_of_their_own_noise() -> None:
-    """Sizes 2 and 3 stand out most together; sizes 0 and 5 are over by themselves, and touch no other range."""
+    """Sizes 2 and 3 stand out most together; 0 and 5 are over by themselves, and touch no other range."""
     over = np.array([0.5, 0.0, 0.3, 0.3, 0.0, 0.5, 0.0])
     spread = np.array([0.1, 0.01, 0.01, 0.01, 0.01, 0.1, 0.01])
     d = over + spread * np.resize([1.0, -1.0], 18)[:, None]
