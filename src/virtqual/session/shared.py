@@ -31,7 +31,10 @@ def load_strictly(text: bytes) -> Any:
     ValueError
         The text is not of this form, or nested too deeply.
     """
-    content = from_json(text, allow_inf_nan=False)
+    try:
+        content = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise ValueError(f"no JSON: {error}") from None
     # A number such as 1e999 is infinite.
     compact(content)
     return content
