@@ -150,7 +150,12 @@ def load_recipe(file: str) -> dict[str, Any]:
 
 def load_all(stacks: Path) -> list[Manifest]:
     """Return the manifests below a directory, in the order of `find_stacks`."""
-    return [load(stacks / name / FILE) for name in find_stacks(stacks)]
+    manifests = []
+    for manifest in _load_by_name(stacks).values():
+        if isinstance(manifest, InfrastructureError):
+            raise manifest
+        manifests.append(manifest)
+    return manifests
 
 
 def find_stacks(stacks: Path) -> list[str]:
@@ -159,15 +164,24 @@ def find_stacks(stacks: Path) -> list[str]:
     It is the stack with the most features, for checks without a program are not run; of equal ones
     it is ``spack``.  A manifest that cannot be read has none.
     """
+    return list(_load_by_name(stacks))
 
-    def rank(name: str) -> tuple[int, bool, str]:
+
+def _load_by_name(stacks: Path) -> dict[str, Manifest | InfrastructureError]:
+    """Return each manifest, or why it cannot be read, in the order of `find_stacks`."""
+    manifests: dict[str, Manifest | InfrastructureError] = {}
+    for path in stacks.glob(f"*/{FILE}"):
         try:
-            count = len(load(stacks / name / FILE).features)
-        except InfrastructureError:
-            count = 0
+            manifests[path.parent.name] = load(path)
+        except InfrastructureError as error:
+            manifests[path.parent.name] = error
+
+    def rank(item: tuple[str, Manifest | InfrastructureError]) -> tuple[int, bool, str]:
+        name, manifest = item
+        count = len(manifest.features) if isinstance(manifest, Manifest) else 0
         return -count, name != "spack", name
 
-    return sorted((path.parent.name for path in stacks.glob(f"*/{FILE}")), key=rank)
+    return dict(sorted(manifests.items(), key=rank))
 
 
 def name_setup(stack: str) -> str:
