@@ -102,17 +102,18 @@ def list_experiments(results: Sequence[Result]) -> str:
 
 def make_tables(results: Sequence[Result]) -> dict[str, Table]:
     """Return all tables by the names that pages give to their places, in the order of the one page."""
+    doses = _compare_with_power(results)
     return {
-        "differed": _list_differing(results),
+        "differed": _list_differing(results, doses),
         "same build": _count_errors(results),
         "margins": _list_margins(results),
-        "doses": _compare_with_power(results),
+        "doses": doses,
         "classes": _count_classes(results),
         "faults": _list_faults(results),
     }
 
 
-def _list_differing(results: Sequence[Result]) -> Table:
+def _list_differing(results: Sequence[Result], doses: Table) -> Table:
     rows = [
         {
             "planted": result.experiment.name,
@@ -124,10 +125,10 @@ def _list_differing(results: Sequence[Result]) -> Table:
         for result in results
         for line in result.differing
     ]
-    doses = [row for row in _compare_with_power(results).entries if row["lies in it"] == "no"]
+    missed = sum(row["lies in it"] == "no" for row in doses.entries)
     done = sum(len(result.lines) + len(result.old_lines) for result in results)
     text = (
-        f"{len(rows)} of {done} results are not as expected, and {len(doses)} doses were not found as often "
+        f"{len(rows)} of {done} results are not as expected, and {missed} doses were not found as often "
         "as predicted. A test that failed is run again: its later results stand in the file, too."
     )
     return Table("What differed from what was expected", text, rows)
@@ -215,14 +216,23 @@ def _count_errors(results: Sequence[Result]) -> Table:
     return Table("The same build, live", text if rows else "Not run yet.", rows)
 
 
-def _list_margins(results: Sequence[Result]) -> Table:
-    """Return how far the same build was from OVER, and how much its sessions differ."""
-    lines = [line for result in results if result.experiment.name == SAME_BUILD for line in result.lines]
-    by_metric: dict[str, list[Line]] = {}
+def _find_same_build(results: Sequence[Result]) -> list[Line]:
+    return [line for result in results if result.experiment.name == SAME_BUILD for line in result.lines]
+
+
+def _group_judged_metrics(lines: Sequence[Line]) -> dict[str, list[Line]]:
+    """Return the metrics of sessions by their names, without those that were refused or had no valid pair."""
+    metrics: dict[str, list[Line]] = {}
     for line in lines:
         for name, metric in line["metrics"].items():
             if metric["over_from"] is not None:
-                by_metric.setdefault(name.split("@")[0], []).append(metric)
+                metrics.setdefault(name.split("@")[0], []).append(metric)
+    return metrics
+
+
+def _list_margins(results: Sequence[Result]) -> Table:
+    """Return how far the same build was from OVER, and how much its sessions differ."""
+    by_metric = _group_judged_metrics(_find_same_build(results))
     rows = []
     for name, metrics in sorted(by_metric.items(), key=lambda item: item[1][0]["over_from"]):
         logs, over_from = ([metric[key] for metric in metrics] for key in ("log", "over_from"))
@@ -271,13 +281,8 @@ def _expect_slowdown(experiment: Experiment, results: Sequence[Result]) -> str:
     """Return how slow a metric should be without a share of its CPU time; empty for other doses."""
     if experiment.fault[:1] != ["limit_vcpus"]:
         return ""
-    same = [line for result in results if result.experiment.name == SAME_BUILD for line in result.lines]
-    logs = [
-        metric["log"]
-        for line in same
-        for name, metric in line["metrics"].items()
-        if name.split("@")[0] == experiment.dose and metric["log"] is not None
-    ]
+    metrics = _group_judged_metrics(_find_same_build(results)).get(str(experiment.dose), [])
+    logs = [metric["log"] for metric in metrics]
     return f"{math.exp(statistics.fmean(logs)) / (1 - float(experiment.fault[1])):.3g}" if logs else ""
 
 
@@ -286,9 +291,7 @@ def _compare_with_power(results: Sequence[Result]) -> Table:
     rows = []
     for result in results:
         dose = result.experiment.dose
-        named = [item for line in result.lines if dose for item in line["metrics"].items()]
-        metrics = [metric for name, metric in named if name.split("@")[0] == dose]
-        judged = [metric for metric in metrics if metric["over_from"]]
+        judged = _group_judged_metrics(result.lines).get(dose, []) if dose else []
         row = {"dose": result.experiment.name, "metric": dose, "sessions": len(result.lines)}
         row |= {"judged": len(judged), "planted": _expect_slowdown(result.experiment, results)}
         row |= _predict_rate(judged)
