@@ -56,7 +56,7 @@ def _assert_narrow(browser, path: Path) -> None:
         "!e.closest('thead') && e.getClientRects().length && e.innerText.length > 60 "
         "&& e.getBoundingClientRect().width < 80).map(e => e.outerHTML.slice(0, 120))"
     )
-    assert squeezed == []
+    assert squeezed == [], squeezed
     page.close()
 
 

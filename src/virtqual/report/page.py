@@ -48,8 +48,6 @@ from virtqual.verdict.rule import LOOKS
 FILE = "report.html"
 #: Sizes of plots in user units of SVG: of a bar in the table, and of the plots of one metric.
 BAR, WIDTH, WIDE, HEIGHT = 300, 440, 900, 150
-#: A larger logarithm than this is no overhead that a session could find.
-MAX_SEEN_LOG = 50
 #: Two texts with more characters are shown by the words in which they differ.
 MAX_COMPARED_CHARS = 160
 
@@ -226,9 +224,7 @@ class Row:
     def smallest_over(self) -> str:
         """The smallest overhead that would have been OVER."""
         log = self.verdict.smallest_over
-        if log is None or not math.isfinite(log) or log > MAX_SEEN_LOG:
-            return "-"
-        return describe_slowdown(log, self.verdict.better)
+        return "-" if log is None else describe_slowdown(log, self.verdict.better)
 
 
 def _content(session: Session) -> dict[str, Any]:

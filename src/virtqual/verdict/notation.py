@@ -15,6 +15,9 @@ Bounds: TypeAlias = tuple[float, float]
 MAX_LOG = 700.0
 """A float holds no e to the power of more than this."""
 
+MAX_SHOWN = 1000
+"""Larger factors are not told apart: the bounds of two pairs that disagree are astronomic."""
+
 
 def format_value(value: float) -> str:
     """Return a value with four significant digits and no exponent for everyday sizes."""
@@ -51,7 +54,7 @@ def describe_slowdown(log: float, better: Direction, bounds: Bounds | None = Non
     >>> describe_slowdown(math.log(4.67), "lower")
     '4.67x as slow'
     """
-    text = " ".join(_split_slowdown(log, better)).rstrip()
+    text = " ".join(_split_slowdown(log, better))
     return text if bounds is None else f"{text} ({describe_bounds(log, better, bounds)})"
 
 
@@ -59,8 +62,8 @@ def describe_bounds(log: float, better: Direction, bounds: Bounds) -> str:
     """Return the bounds of an estimate, each with its word if the word is not the estimate's."""
     _, word = _split_slowdown(log, better)
     ends = [_split_slowdown(bound, better) for bound in bounds]
-    if any(end_word not in (word, "") for _, end_word in ends):
-        return " to ".join(" ".join(end).rstrip() for end in ends)
+    if any(end_word != word for _, end_word in ends):
+        return " to ".join(" ".join(end) for end in ends)
     # The smaller difference stands first.
     return " to ".join([number for number, _ in ends][:: 1 if log >= 0 else -1])
 
@@ -77,8 +80,8 @@ def describe_slowdown_briefly(log: float, better: Direction, bounds: Bounds | No
 
 
 def _format_briefly(log: float, better: Direction, is_factor: bool) -> str:
-    if not -MAX_LOG < log < MAX_LOG:
-        return "?"
+    if abs(log) > math.log(MAX_SHOWN):
+        return "?" if not is_factor else f">{MAX_SHOWN}" if log > 0 else f"<{1 / MAX_SHOWN:g}"
     if is_factor:
         factor = math.exp(log)
         return f"{factor:.{0 if factor >= 100 else 1 if factor >= 1 else 2}f}"
@@ -86,15 +89,14 @@ def _format_briefly(log: float, better: Direction, is_factor: bool) -> str:
 
 
 def _split_slowdown(log: float, better: Direction) -> tuple[str, str]:
-    """Return number and word of a difference; the word is empty if the difference is infinite."""
-    if not -MAX_LOG < log < MAX_LOG:
-        return "unbounded", ""
+    """Return number and word of a difference."""
     fraction = _fraction_slower(log, better)
     ratio = 1 + fraction if better == "lower" else 1 - fraction
     if not 0.1 <= ratio < 2:
-        factor = math.exp(abs(log))
+        factor = exp_or_inf(abs(log))
         digits = 0 if factor >= 100 else 1 if factor >= 10 else 2
-        return f"{factor:.{digits}f}x", "as slow" if log > 0 else "as fast"
+        number = f"{factor:.{digits}f}x" if factor <= MAX_SHOWN else f"over {MAX_SHOWN}x"
+        return number, "as slow" if log > 0 else "as fast"
     return f"{abs(100 * fraction):.1f}%", "slower" if log >= 0 else "faster"
 
 

@@ -137,9 +137,10 @@ def test_budgets_by_size(metrics, make):
         (0.076, 0.0516, 0.1, "lower", "7.9% slower (5.3% to 10.5%)"),
         # Before the first decision there are no bounds.
         (0.1, -1.0, float("inf"), "lower", "10.5% slower"),
-        # Bounds beyond all numbers have a word.
-        (0.0, -1.0, 900.0, "lower", "0.0% slower (63.2% faster to unbounded)"),
-        (0.0, -900.0, 1.0, "higher", "0.0% slower (unbounded to 63.2%)"),
+        # Bounds of two pairs that disagree are beyond what has a meaning, or a float.
+        (0.0, -1.0, 900.0, "lower", "0.0% slower (63.2% faster to over 1000x as slow)"),
+        (0.0, -900.0, 1.0, "higher", "0.0% slower (over 1000x as fast to 63.2% slower)"),
+        (3.0, -300.0, 8.0, "lower", "20.1x as slow (over 1000x as fast to over 1000x as slow)"),
     ],
 )
 def test_differences_of_every_size(log, lower, upper, better, text):
@@ -148,7 +149,7 @@ def test_differences_of_every_size(log, lower, upper, better, text):
 
 def test_a_wild_spread_has_endless_bounds(metrics, make):
     text = alone(make(metrics["lammps_loop_time"], [-300, 300] * 2), FIVE, PRIOR).message
-    assert "to unbounded)" in text
+    assert "to over 1000x as slow)" in text
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,21 @@
-"""How people state a budget."""
+"""How differences are written in a column, and how people state a budget."""
 
 import pytest
 
-from virtqual.verdict.notation import read_budget
+from virtqual.verdict.notation import describe_slowdown_briefly, read_budget
+
+
+@pytest.mark.parametrize(
+    ("log", "bounds", "text"),
+    [
+        (0.1, (-0.1, 0.2), "11% (-10 to 22%)"),
+        (0.1, (-0.1, 7.0), "11% (-10 to ?%)"),
+        (1.4, (-114.0, 4.6), "4.1x (<0.001 to 99.5x)"),
+        (8.0, (1.4, 900.0), ">1000x (4.1 to >1000x)"),
+    ],
+)
+def test_differences_in_a_column(log, bounds, text):
+    assert describe_slowdown_briefly(log, "lower", bounds) == text
 
 
 @pytest.mark.parametrize(
