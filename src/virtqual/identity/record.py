@@ -5,6 +5,7 @@ Every value was read, or is a :class:`NotObservable` with the reason. No value i
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -23,9 +24,16 @@ class Part(BaseModel):
 
 
 class NotObservable(Part):
-    """A value that cannot be seen from here, and why."""
+    """A value that cannot be seen from here, and why.
+
+    Attributes
+    ----------
+    differs
+        Not one value is true of all that was looked at: of the VMs, or of what runs and what is installed.
+    """
 
     not_observable: str = Field(min_length=1)
+    differs: bool = Field(default=False, exclude_if=operator.not_)
 
     def __str__(self) -> str:
         return f"not observable ({self.not_observable})"

@@ -76,7 +76,7 @@ def _read_record(path: Path, written_ns: int) -> Host:
 def merge(records: Mapping[str, Host]) -> Host:
     """Return the facts that all hosts have in common; facts that differ are not observable."""
     names = ", ".join(records)
-    differs = NotObservable(not_observable=f"differs between the hosts {names}")
+    differs = NotObservable(not_observable=f"differs between the hosts {names}", differs=True)
     first, *other_records = records.values()
     update: dict[str, Any] = {
         field: differs
@@ -107,8 +107,7 @@ def find_different_builds(records: Mapping[str, Host]) -> list[str]:
             values = [f"{value} on {', '.join(hosts)}" for value, hosts in hosts_by_value.items()]
             clauses.append(f"{field} is {', and '.join(sorted(values, key=len))}")
     for host, record in records.items():
-        reason = "" if seen(record.qemu_package) else record.qemu_package.not_observable
-        if kvm_host.REPLACED in reason or kvm_host.DIFFERS in reason:
+        if not seen(record.qemu_package) and record.qemu_package.differs:
             clauses.append(f"qemu_package is {record.qemu_package} on {host}: restart its VMs")
     return clauses
 

@@ -180,6 +180,7 @@ def test_the_vms_of_a_host():
     common = kvm_host.select_vm(vms)
     assert common["qemu_package"] == PACKAGE
     assert common["vcpus"].not_observable == "differs between the VMs n1, n2: name one by --vm"
+    assert common["vcpus"].differs
     assert kvm_host.select_vm({}) == {}
     with pytest.raises(UsageError, match="no VM 'n3' runs on this host; those that do: n1, n2"):
         kvm_host.select_vm(vms, "n3")
@@ -197,6 +198,7 @@ def test_the_vms_of_a_host():
 def test_an_unknown_package_of_qemu_has_a_reason(files, says):
     vms = kvm_host.read_vms(gather.parse(f"{vm(11, 'n1', **files)}virtqual-look/1\n"))
     assert vms["n1"]["qemu_package"].not_observable == says
+    assert vms["n1"]["qemu_package"].differs == ("replaced" in says)
 
 
 def test_the_script_on_this_machine(tmp_path):

@@ -43,7 +43,7 @@ def test_a_host_whose_vm_runs_the_qemu_of_before_is_named(tmp_path):
         "/usr/bin/q: replaced since the VM was started",
         "differs between the VMs n1, n2: name one",
     ):
-        records = host_records.read(write(tmp_path, a=QEMU, b={"not_observable": reason}))
+        records = host_records.read(write(tmp_path, a=QEMU, b={"not_observable": reason, "differs": True}))
         (clause,) = host_records.find_different_builds(records)
         assert clause == f"qemu_package is not observable ({reason}) on b: restart its VMs"
     records = host_records.read(write(tmp_path, b={"not_observable": "no package of this host has /opt/q"}))
@@ -108,7 +108,9 @@ def asked(site):
 
 
 RECORD = json.dumps({"schema": "virtqual-host/1", "source": "x", "qemu_package": QEMU, "kernel": "6.1"})
-RESTART = RECORD.replace(f'"{QEMU}"', '{"not_observable": "q: replaced since the VM was started"}')
+RESTART = RECORD.replace(
+    f'"{QEMU}"', '{"not_observable": "q: replaced since the VM was started", "differs": true}'
+)
 NEW = f"for h in bare-1 bare-2; do echo '{RECORD}' > $h.json; done"
 
 
