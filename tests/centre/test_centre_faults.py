@@ -13,7 +13,7 @@ pytestmark = pytest.mark.centre
 #: A check on one core of a node, and its runs: warm-ups and four turns on eight places of either side.
 #: Sixty-four tasks a run would be as many processes of this machine, for nothing that these tests look at.
 ON = ("-n", "^paging%.*=pages")
-RUNS = 80
+RUNS, WARM_UPS = 80, 16
 
 
 def kept(site):
@@ -94,7 +94,7 @@ def test_a_controller_that_is_restarted_is_not_noticed(site):
     site.slurm("sh", "-c", "pkill -x slurmctld; sleep 5; slurmctld")
     code, said = ended(process)
     assert code == 0, said
-    assert len(kept(site)) >= RUNS - 16
+    assert len(kept(site)) >= RUNS - WARM_UPS
     nothing_left(site)
 
 
@@ -109,7 +109,7 @@ def test_accounting_that_is_down_is_not_noticed(site):
     finally:
         site.slurm("slurmdbd")
     assert code == 0, said
-    assert len(kept(site)) >= RUNS - 16
+    assert len(kept(site)) >= RUNS - WARM_UPS
     nothing_left(site)
 
 
@@ -195,7 +195,7 @@ def test_nodes_that_are_kept_for_maintenance_are_used_by_those_who_ask_for_it(si
         site.slurm("scontrol", "delete", "reservation=window")
 
 
-@pytest.mark.parametrize("moment", random.Random(14).sample(range(2, RUNS - 2), 10))
+@pytest.mark.parametrize("moment", random.Random(14).sample(range(WARM_UPS + 2, RUNS - 2), 10))
 def test_a_session_that_is_interrupted_at_any_moment_goes_on(site, moment):
     """Expected: 130; resumed, every run that had finished counts, and the verdict is a whole session's."""
     site.plant()

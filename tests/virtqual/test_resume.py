@@ -55,9 +55,7 @@ def test_it_goes_on_with_the_pairs_that_are_left(site):
     assert f"{len(before)} runs of it count. Interrupted" in site.words(done)
     session = site.session()
     assert session["outcome"] == "WITHIN"
-    assert [one["ended"] for one in session["resumed"]] == [
-        "Interrupted: what was measured is kept, nothing is concluded from it."
-    ]
+    assert [one["ended"] for one in session["resumed"]] == ["Interrupted: nothing is concluded."]
     # Every run is there once, those from before among them; each pair has its runs one after the other.
     assert set(before) <= set(finished(site))
     assert len(finished(site)) == len(set(finished(site)))
@@ -101,7 +99,7 @@ def test_before_its_first_run_it_is_none(site, number):
     os.kill(process.pid, number)
     said = " ".join(process.communicate(timeout=60)[0].split())
     killed = number == signal.SIGKILL
-    assert ("Nothing was run: the session does not count, and is removed." in said) == (not killed)
+    assert ("No run had ended after the warm-ups: the session does not count" in said) == (not killed)
     assert [path.name for path in (site.path / "state/sessions").glob("2*")] == [name] * killed
     done = site.virtqual("qualify", "--resume", name)
     why = "has no run: there is nothing to go on with" if killed else "one without a run is not kept"

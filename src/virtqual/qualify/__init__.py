@@ -43,7 +43,8 @@ def _run(job: Qualification) -> Session:
             remove_if_empty(job.log)
         raise
     if remove_if_empty(job.log):
-        job.screen.note(f"{session.conclusion} Nothing was run: the session does not count, and is removed.")
+        why = "No run had ended after the warm-ups: the session does not count, and is removed."
+        job.screen.note(f"{session.conclusion} {why}")
     else:
         job.screen.end(session, str(job.log.directory))
     return session

@@ -56,7 +56,7 @@ def conclude(
     verdict, broken = judged.verdict, _list_broken(session)
     if session.basis and session.basis.interrupted:
         session.exit_code, session.outcome = INTERRUPTED, "INTERRUPTED"
-        session.conclusion = "Interrupted: what was measured is kept, nothing is concluded from it."
+        session.conclusion = "Interrupted: nothing is concluded."
         session.next_step = session.resume_hint
     elif broken or (verdict is None and not judged.unmeasured):
         session.exit_code, session.outcome = InfrastructureError.exit_code, "BROKEN"
