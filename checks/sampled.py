@@ -5,6 +5,8 @@ of a check that others wrote.
 """
 
 import math
+import os
+import shlex
 import shutil
 import signal
 import time
@@ -38,6 +40,7 @@ SIGILL_CODE = 128 + signal.SIGILL
 JOB_FILES = Path(virtqual.job.__file__).parent
 #: The sentence of a script of ours that gave up.
 WHY_FILE = "virtqual.why"
+MAX_ERROR_BYTES = 1000
 
 
 class Sampled(Selection):
@@ -143,6 +146,8 @@ class Sampled(Selection):
             job.options.append(f"--export={','.join(sorted(slurm.BASE_VARIABLES))}")
             # Else Slurm hands only these variables on to the steps (man sbatch).
             self.prerun_cmds = ["export SLURM_EXPORT_ENV=ALL", *self.prerun_cmds]
+        # The profile of a login shell may have gone elsewhere.
+        self.prerun_cmds = [f"cd {shlex.quote(self.stagedir)}", *self.prerun_cmds]
 
     def rooms(self):
         """Return the directories in which the program ran: one, unless it is repeated."""
@@ -155,7 +160,8 @@ class Sampled(Selection):
         if self.job.exitcode != 0:
             hint = " (SIGILL: docs/preflight.md, stack-target)" if self.job.exitcode == SIGILL_CODE else ""
             reason = Path(self.stagedir) / WHY_FILE
-            why = f": {notes.read_note_text(reason, '').strip()}" if reason.is_file() else ""
+            text = notes.read_note_text(reason, "") if reason.is_file() else self._read_last_errors()
+            why = f": {text.strip()}" if text else ""
             raise SanityError(f"job exited with exit code {self.job.exitcode}{hint}{why}")
         host = None
         if self.slot.side == "virtual":
@@ -170,6 +176,13 @@ class Sampled(Selection):
                 self.record = self.make_run(measured, identity).dump()
         except (notes.NotesError, ValidationError) as error:
             raise SanityError(_describe(error)) from error
+
+    def _read_last_errors(self):
+        """Return the last two lines of the job's standard error."""
+        with (Path(self.stagedir) / self.job.stderr).open("rb") as errors:
+            errors.seek(-min(errors.seek(0, os.SEEK_END), MAX_ERROR_BYTES), os.SEEK_END)
+            lines = errors.read().decode("utf-8", "replace").splitlines()
+        return "; ".join([line.strip() for line in lines if line.strip()][-2:])
 
     def read_repetitions(self):
         """Return the typical values of all repetitions; each must be right, and measure the same."""

@@ -209,6 +209,8 @@ def test_against_an_earlier_session(site):
     assert "OVER lammps_loop_time@lj: virtual is " in done.stdout
     assert f"over the allowed change since session {first}" in site.words(done)
     assert {v["gate"] for v in site.session()["verdicts"]} == {"overhead", "change"}
+    # A person states the build here, and may have forgotten to state the new one.
+    assert f"The hypervisor is the one of {first}: so the system file states" in site.words(done)
     site.mend("slow.cloud")
     time.sleep(1.1)
     done = site.virtqual(*ON, "-n", "lj", "--against", first)

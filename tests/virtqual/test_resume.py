@@ -137,6 +137,15 @@ def test_ten_random_moments(site):
     assert sum(pairs.count(pair) == 2 for pair in set(pairs)) in (4, 5)
 
 
+def test_the_last_session_goes_on_though_all_its_runs_failed(site):
+    site.fault("fault.crash")
+    done = site.virtqual(*ON, code=5)
+    assert "exit code 1: lmp: crashed; " in site.words(done)
+    site.mend("fault.crash")
+    site.virtqual("qualify", "--system", "testsite", "--resume", "last", code=0)
+    assert site.session()["outcome"] == "WITHIN"
+
+
 def test_what_cannot_go_on_is_said(site):
     done = site.virtqual(*ON)
     assert done.returncode == 0, site.words(done)

@@ -58,6 +58,9 @@ from virtqual.verdict.rule import MIN_PAIRS_TO_QUALIFY
 
 #: The name of the last session that is `Summary.good`, after ``--against``.
 GOOD_NAME = "good"
+_STATED_NOTE = (
+    "so the system file states, and no host was asked. If another build runs now, state it there first."
+)
 
 
 def prepare(request: Request, screen: Terminal, held: ExitStack) -> Qualification:
@@ -112,6 +115,8 @@ def resume(name: str, resumed_by: Request, screen: Terminal, held: ExitStack) ->
     log.append(Resumed(resumption=Resumption(time=now, ended=ended, node_lost=begun.node_lost)))
     head = Head.model_validate(begun.model_dump(by_alias=True, include=set(Head.model_fields)))
     notes = [f"It began at {head.created}, and {len(begun.runs)} runs of it count. {ended}"]
+    if head.build_is_stated:
+        notes.append(f"The hypervisor is still the same: {_STATED_NOTE}")
     pairs = plan.look_schedule(request, chosen)
     return _begin(Qualification(request, screen, system, log, head, earlier, *pairs, watch, lock), notes)
 
@@ -504,4 +509,6 @@ def _make_notes(head: Head, request: Request, earlier: Session | None, chosen: H
         notes.append(
             f"The stack differs from that of {earlier.session}: what changes may not be the hypervisor."
         )
+    if earlier and head.build_is_stated and head.hypervisor == earlier.hypervisor:
+        notes.append(f"The hypervisor is the one of {earlier.session}: {_STATED_NOTE}")
     return notes

@@ -169,11 +169,20 @@ class Terminal:
         for outlier in outliers:
             text = printable(f"host {outlier}; it was set aside", MAX_VALUE_CHARS)
             self._say(Text(text, style="yellow"))
-        typical = {host for verdict in verdicts for host in verdict.hosts} - {o.host for o in outliers}
-        if typical:
-            farthest = max(abs(v.hosts[host] - 1) for v in verdicts for host in v.hosts.keys() & typical)
-            hosts = f"{len(typical)} {'other hosts' if outliers else 'hosts'}"
-            self._dim(f"{hosts}: each within {farthest:.1%} of the mean of its kind, in every metric")
+        set_aside = {outlier.host for outlier in outliers}
+        farthest: dict[str, float] = {}
+        for verdict in verdicts:
+            for host in verdict.hosts.keys() - set_aside:
+                farthest[host] = max(farthest.get(host, 0.0), abs(verdict.hosts[host] - 1))
+        if len(farthest) > 1:
+            # A case of two nodes has its places in sets such as host1+host2.
+            count = len({name for host in farthest for name in host.split("+")} - set_aside)
+            (distance, host), (next_distance, _) = sorted(
+                ((distance, host) for host, distance in farthest.items()), reverse=True
+            )[:2]
+            text = f"{host} differs from the mean of its kind by {distance:.1%} at most, each other one by"
+            text = f"{count} {'other hosts' if outliers else 'hosts'}: {text} {next_distance:.1%}"
+            self._dim(printable(text, MAX_VALUE_CHARS))
 
     def _findings(self, session: Session) -> None:
         if session.preflight or session.canaries:

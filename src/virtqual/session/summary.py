@@ -227,7 +227,7 @@ def find_for(name: str, sessions: Path, system: str, compared: Request | None = 
     """Return the directory of a session; ``last`` is the newest one of a system that has a run.
 
     With the request of a session that will be compared with it, it `Summary.covers` that request: a sweep and
-    a session of some checks are left out.
+    a session of some checks are left out. Without one it may go on: its runs may all have failed.
 
     Raises
     ------
@@ -237,9 +237,10 @@ def find_for(name: str, sessions: Path, system: str, compared: Request | None = 
     if name != "last" or not system:
         return find(name, sessions)
     for directory, session in summaries(sessions):
-        if not isinstance(session, Summary) or session.system != system or not session.runs:
+        if not isinstance(session, Summary) or session.system != system:
             continue
-        if compared is None or session.covers(compared):
+        can_go_on = compared is None and session.outcome in ("BROKEN", "INTERRUPTED")
+        if can_go_on or (session.runs and (compared is None or session.covers(compared))):
             return directory
     checks, remedy = "", ""
     if compared:
