@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-# The profile of the machine may have begun PATH anew, and BASH_ENV may load its own module system.  A person's
-# may leave the directory.
+# The profile of the machine may have begun PATH anew, and BASH_ENV may load its own module system.  That of a
+# person may leave the directory.
 PROFILE = """
 unset BASH_ENV
 cd /
