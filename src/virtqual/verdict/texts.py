@@ -100,11 +100,11 @@ def left_out(series: Series) -> tuple[str, ...]:
             groups.setdefault(re.sub(r"\d[\d.]*", "N", reason), []).append((pair.number, reason))
     texts = []
     for pairs in groups.values():
-        numbers = ", ".join(str(number) for number, _ in pairs)
-        subject = f"pair {numbers} left out"
-        if len(pairs) > 1:
-            subject = f"pairs {numbers} left out, the first of them"
-        texts.append(f"{subject}: {pairs[0][1]}")
+        numbers, (first, reason) = ", ".join(str(number) for number, _ in pairs), pairs[0]
+        if len(pairs) == 1:
+            texts.append(f"pair {first} left out: {reason}")
+        else:
+            texts.append(f"pairs {numbers} left out: {reason} (of pair {first}; the others alike)")
     complete = [
         replace(pair, invalid=())
         for pair in series.pairs

@@ -204,9 +204,9 @@ def test_refused_pairs_are_left_out_unless_they_are_the_rule(metrics, judged_run
     verdict = judged_runs(runs_of(metrics, steady(0.0, 8)), [("native", number) for number in bad])
     assert verdict.outcome is expected
     numbers = ", ".join(map(str, bad))
-    first = ", the first of them" if len(bad) > 1 else ""
-    says = f"pair{'s' * (len(bad) > 1)} {numbers} left out{first}: native run refused: loud"
+    says = f"pair{'s' * (len(bad) > 1)} {numbers} left out: native run refused: loud"
     assert (says in verdict.message) == bool(bad)
+    assert ("(of pair 0; the others alike)" in verdict.message) == (len(bad) > 1)
     # A single valid pair of three asks for others.
     verdict = judged_runs(runs_of(metrics, [0.0] * 3), [("native", 0), ("native", 1)])
     assert (verdict.outcome, verdict.next_pairs) == (Outcome.UNDECIDED, 2)
