@@ -178,8 +178,11 @@ class Sampled(Selection):
             raise SanityError(_describe(error)) from error
 
     def _read_last_errors(self):
-        """Return the last two lines of the job's standard error."""
-        with (Path(self.stagedir) / self.job.stderr).open("rb") as errors:
+        """Return the last two lines of the job's standard error; none if it could not be written."""
+        path = Path(self.stagedir) / self.job.stderr
+        if not path.is_file():
+            return ""
+        with path.open("rb") as errors:
             errors.seek(-min(errors.seek(0, os.SEEK_END), MAX_ERROR_BYTES), os.SEEK_END)
             lines = errors.read().decode("utf-8", "replace").splitlines()
         return "; ".join([line.strip() for line in lines if line.strip()][-2:])

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from virtqual.errors import UsageError
 from virtqual.identity import gather, host, readers
 from virtqual.identity.gather import NodeFiles
-from virtqual.identity.record import NotObservable, Text, seen, unseen
+from virtqual.identity.record import Text, seen, unseen
 
 #: Modules whose parameters decide how guests run, and how their memory is mapped for adapters.
 MODULES = ("kvm*", "vfio_iommu_type1")
@@ -99,8 +99,7 @@ def _read_package(files: NodeFiles, process: str) -> Text:
         return unseen(f"/proc/{process}/exe: permission denied, only root sees QEMU's binary")
     if binary.endswith(" (deleted)"):
         # After an upgrade the VM runs on with the build before.
-        reason = f"{binary.removesuffix(' (deleted)')}: replaced since the VM was started"
-        return NotObservable(not_observable=reason, differs=True)
+        return unseen(f"{binary.removesuffix(' (deleted)')}: replaced since the VM was started", differs=True)
     return package or unseen(f"no package of this host has {binary}")
 
 
@@ -115,8 +114,7 @@ def select_vm(vms: Mapping[str, Mapping[str, Any]], name: str | None = None) -> 
     if name and name not in vms:
         raise UsageError(f"no VM {name!r} runs on this host; those that do: {', '.join(vms) or 'none'}")
     selected = [vms[name]] if name else list(vms.values())
-    reason = f"differs between the VMs {', '.join(vms)}: name one by --vm"
-    differs = NotObservable(not_observable=reason, differs=True)
+    differs = unseen(f"differs between the VMs {', '.join(vms)}: name one by --vm", differs=True)
     fields = {}
     for key in dict.fromkeys(key for vm in selected for key in vm):
         values = [vm.get(key) for vm in selected]

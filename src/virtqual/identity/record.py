@@ -52,9 +52,9 @@ def seen(value: T | NotObservable) -> TypeIs[T]:
     return not isinstance(value, NotObservable)
 
 
-def unseen(reason: str) -> NotObservable:
-    """Return a value that could not be observed, with the reason."""
-    return NotObservable(not_observable=reason)
+def unseen(reason: str, *, differs: bool = False) -> NotObservable:
+    """Return a value that could not be observed, with the reason; see `NotObservable`."""
+    return NotObservable(not_observable=reason, differs=differs)
 
 
 class Hypervisor(Part):

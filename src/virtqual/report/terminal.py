@@ -177,11 +177,11 @@ class Terminal:
         if len(farthest) > 1:
             # A case of two nodes has its places in sets such as host1+host2.
             count = len({name for host in farthest for name in host.split("+")} - set_aside)
-            (distance, host), (next_distance, _) = sorted(
-                ((distance, host) for host, distance in farthest.items()), reverse=True
-            )[:2]
-            text = f"{host} differs from the mean of its kind by {distance:.1%} at most, each other one by"
-            text = f"{count} {'other hosts' if outliers else 'hosts'}: {text} {next_distance:.1%}"
+            host, next_host, *_ = sorted(farthest, key=farthest.__getitem__, reverse=True)
+            text = (
+                f"{count} {'other hosts' if outliers else 'hosts'}: {host} differs from the mean of its kind "
+                f"by {farthest[host]:.1%} at most, each other one by {farthest[next_host]:.1%}"
+            )
             self._dim(printable(text, MAX_VALUE_CHARS))
 
     def _findings(self, session: Session) -> None:

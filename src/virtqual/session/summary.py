@@ -227,7 +227,8 @@ def find_for(name: str, sessions: Path, system: str, compared: Request | None = 
     """Return the directory of a session; ``last`` is the newest one of a system that has a run.
 
     With the request of a session that will be compared with it, it `Summary.covers` that request: a sweep and
-    a session of some checks are left out. Without one it may go on: its runs may all have failed.
+    a session of some checks are left out. Without such a request a session may go on: one whose runs all
+    failed counts, too.
 
     Raises
     ------
@@ -239,8 +240,11 @@ def find_for(name: str, sessions: Path, system: str, compared: Request | None = 
     for directory, session in summaries(sessions):
         if not isinstance(session, Summary) or session.system != system:
             continue
-        can_go_on = compared is None and session.outcome in ("BROKEN", "INTERRUPTED")
-        if can_go_on or (session.runs and (compared is None or session.covers(compared))):
+        if compared is None:
+            counts = session.runs or session.outcome in ("BROKEN", "INTERRUPTED")
+        else:
+            counts = session.runs and session.covers(compared)
+        if counts:
             return directory
     checks, remedy = "", ""
     if compared:

@@ -16,7 +16,7 @@ from virtqual.errors import UsageError
 from virtqual.files import reading
 from virtqual.identity import Host, gather, kvm_host, seen
 from virtqual.identity import host as host_facts
-from virtqual.identity.record import NotObservable
+from virtqual.identity.record import unseen
 
 #: Hosts that differ in one of these have different builds.
 BUILD_FIELDS = (
@@ -76,7 +76,7 @@ def _read_record(path: Path, written_ns: int) -> Host:
 def merge(records: Mapping[str, Host]) -> Host:
     """Return the facts that all hosts have in common; facts that differ are not observable."""
     names = ", ".join(records)
-    differs = NotObservable(not_observable=f"differs between the hosts {names}", differs=True)
+    differs = unseen(f"differs between the hosts {names}", differs=True)
     first, *other_records = records.values()
     update: dict[str, Any] = {
         field: differs

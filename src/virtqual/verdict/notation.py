@@ -80,7 +80,7 @@ def describe_slowdown_briefly(log: float, better: Direction, bounds: Bounds | No
 
 
 def _format_briefly(log: float, better: Direction, is_factor: bool) -> str:
-    if abs(log) > math.log(MAX_SHOWN):
+    if not abs(log) <= math.log(MAX_SHOWN):
         return "?" if not is_factor else f">{MAX_SHOWN}" if log > 0 else f"<{1 / MAX_SHOWN:g}"
     if is_factor:
         factor = math.exp(log)

@@ -100,10 +100,11 @@ def left_out(series: Series) -> tuple[str, ...]:
             groups.setdefault(re.sub(r"\d[\d.]*", "N", reason), []).append((pair.number, reason))
     texts = []
     for pairs in groups.values():
-        numbers, (first, reason) = ", ".join(str(number) for number, _ in pairs), pairs[0]
+        first, reason = pairs[0]
         if len(pairs) == 1:
             texts.append(f"pair {first} left out: {reason}")
         else:
+            numbers = ", ".join(str(number) for number, _ in pairs)
             texts.append(f"pairs {numbers} left out: {reason} (of pair {first}; the others alike)")
     complete = [
         replace(pair, invalid=())
