@@ -69,7 +69,7 @@ class Repeated(rfm.RegressionTestPlugin):
             ]
             commands.append("virtqual_repeated $repetition")
             if self.warm_up:
-                commands.append(f"if virtqual_took {self.aim.least}; then break; fi")
+                commands.append(f"if virtqual_took {self.aim}; then break; fi")
             commands.append("done")
         self.postrun_cmds = [*commands, *self.postrun_cmds]
 

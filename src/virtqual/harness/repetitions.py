@@ -27,18 +27,10 @@ MAX_STARTS = 25
 SHARE_OF_LIMIT = 0.5
 
 
-class Aim(NamedTuple):
-    """The time of the program in each run: `least` seconds at least on the faster side, in all repetitions.
-
-    The slower side takes at most `slower` times `least`, which goes before.
-    """
-
-    least: float
-    slower: float
-
-
-#: By scale.  Emulated nodes may be many times slower than native ones, production's VMs are not.
-AIMS = {"small": Aim(2, 15), "standard": Aim(20, 3)}
+#: The time of the program in each run by scale, s: at least on the faster side, in all repetitions.
+AIMS = {"small": 2.0, "standard": 20.0}
+#: How many times as long the slower side takes at most, which goes before.
+MAX_SLOWER = 3
 
 
 class StartTime(NamedTuple):
@@ -48,30 +40,31 @@ class StartTime(NamedTuple):
     total: float
 
 
-def choose_aim(scale: str, least: float | None = None) -> Aim:
-    """Return the aim of a scale, with the least time that the system file states, if it does."""
-    return AIMS[scale] if least is None else AIMS[scale]._replace(least=least)
+def choose_aim(scale: str, stated: float | None = None) -> float:
+    """Return the time that the system file states, or that of the scale."""
+    return AIMS[scale] if stated is None else stated
 
 
-def count_starts(warm_ups: Sequence[StartTime], aim: Aim, limit: float, for_clock: int = 1) -> int:
+def count_starts(warm_ups: Sequence[StartTime], aim: float, limit: float, for_clock: int = 1) -> int:
     """Return how often each run of either side starts the program.
 
-    `warm_ups` has the times of each side, and `limit` is the time limit of the job in seconds. `for_clock`
-    starts at least are needed because the clock is coarse, however long the slower side takes.
+    `warm_ups` has the times of each side, `aim` is the time that the faster one takes at least, and `limit`
+    is the time limit of the job, all in seconds. `for_clock` starts at least are needed because the clock is
+    coarse, however long the slower side takes.
 
     Examples
     --------
-    Natively 0.3 s, in a VM 1 s and once 8 s, for 2 s at least and 30 s at most:
+    Natively 0.3 s, in a VM 0.4 s and once 2 s, for 2 s at least and 6 s at most:
 
-    >>> count_starts([StartTime(0.3, 0.4), StartTime(1.0, 1.5)], Aim(2, 15), 600)
+    >>> count_starts([StartTime(0.3, 0.4), StartTime(0.4, 0.6)], 2, 600)
     7
-    >>> count_starts([StartTime(0.3, 0.4), StartTime(8.0, 9.0)], Aim(2, 15), 600)
+    >>> count_starts([StartTime(0.3, 0.4), StartTime(2.0, 2.5)], 2, 600)
     3
     """
     if not warm_ups:
         return 1
-    enough = math.ceil(aim.least / min(time.program for time in warm_ups))
-    short_enough = int(aim.least * aim.slower / max(time.program for time in warm_ups))
+    enough = math.ceil(aim / min(time.program for time in warm_ups))
+    short_enough = int(aim * MAX_SLOWER / max(time.program for time in warm_ups))
     most = int(SHARE_OF_LIMIT * limit / max(time.total for time in warm_ups))
     return max(1, min(max(min(enough, short_enough), for_clock), most, MAX_STARTS))
 

@@ -112,7 +112,7 @@ def forecast(request: Request) -> Forecast:
     warm_ups = 1 + len(looks) if system.virtual.recreate_vms else 1  # of new VMs about once a look
     recalled = plan.recall_durations(request, request.system).seconds
     aim = repetitions.choose_aim(system.native.scale, system.native.run_seconds)
-    assumed = Range(aim.least, aim.least * aim.slower)
+    assumed = Range(aim, aim * repetitions.MAX_SLOWER)
     total_nodes = sum(map(len, rotated.values())) or system.native.nodes + system.virtual.nodes
     return Forecast(
         cases=tuple(
