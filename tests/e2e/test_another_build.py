@@ -45,8 +45,10 @@ def test_a_slower_build_is_over_and_the_same_build_is_not(qualify):
     lost = [verdict for verdict in session["verdicts"] if verdict["outcome"] == "OVER"]
     assert ("lammps_loop_time", "lj") in {(verdict["metric"], verdict["setting"]) for verdict in lost}
     for verdict in lost:
-        assert "worse" in verdict["message"]
+        assert "% slower (" in verdict["message"]
         assert f"{verdict['metric']}@{verdict['setting']}" in slower.stdout
     same, session = qualify("", "--against", first["session"])
-    assert same.returncode in (0, 3, 4), same.stdout
+    assert same.returncode == {"WITHIN": 0, "UNDECIDED": 3, "INVALID": 4}[session["outcome"]], same.stdout
     assert not [v for v in session["verdicts"] if v["outcome"] == "OVER"]
+    judged, before = ({(v["metric"], v["setting"]) for v in s["verdicts"]} for s in (session, first))
+    assert judged == before

@@ -59,6 +59,24 @@ def test_what_only_a_run_sees_refuses_too(site):
     assert (cpu["action"], cpu["protects"]) == ("refuse", ["D16"])
 
 
+def test_a_vm_that_the_first_pairs_refuse_ends_the_session_by_its_name(site):
+    when = (
+        '[ "$(cat /proc/sys/kernel/hostname)" = cloud-2 ] || exec /usr/bin/env PATH=/usr/bin:/bin grep "$@"'
+    )
+    other_node(site, "s|stepping.*|stepping\t: 99|", when)
+    site.fault("nodes", "2")
+    hosts = json.dumps({"nodes_of_hosts": {"host-1": ["cloud-1"], "host-2": ["cloud-2"]}})
+    done = site.virtqual(*ON, FAKE_NODES="2", FAKE_EXTRAS_cloud=hosts, code=4)
+    said = site.words(done)
+    assert "none of its runs may be judged: preflight: cpu-model: bare-2 with cloud-2: the CPU is " in said
+    found = site.session()
+    assert (found["outcome"], found["failures"]) == ("INVALID", [])
+    assert "preflight: cpu-model: bare-2 with cloud-2" in found["conclusion"]
+    # Four pairs of each VM were asked for. What ended before counts.
+    assert 4 <= len(found["runs"]) < 16
+    site.virtqual("check", code=0)
+
+
 # What tells a slow host from a slow guest where neither changes its role.
 SURVEY = """schema: virtqual-hosts/1
 made_of: {{sessions: [a], date: today, cpu: any, stack: fake}}

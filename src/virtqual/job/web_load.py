@@ -20,6 +20,8 @@ from typing import NamedTuple, NoReturn
 
 from hdrh.histogram import HdrHistogram
 
+from virtqual.programs.text import compute_checksum
+
 #: Requests among 100 by their kind, in the manner of Olio's.
 MIX = {"home": 26, "tag": 33, "event": 25, "person": 3}
 MIX |= {"sign_up": 6, "remark": 4, "add_event": 2, "add_person": 1}
@@ -224,10 +226,7 @@ class Client:
     def end(self, *last: str) -> NoReturn:
         """Print all lines, and a checksum of them."""
         text = "".join(f"{line}\n" for line in (*self.lines, *last))
-        checksum = 2166136261
-        for byte in text.encode():
-            checksum = (checksum ^ byte) * 16777619 % 2**32
-        print(f"{text}end {checksum:08x}")
+        print(f"{text}end {compute_checksum(text)}")
         sys.exit()
 
 

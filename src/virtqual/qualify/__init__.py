@@ -15,7 +15,7 @@ from virtqual.qualify.opening import check, prepare, probe_nodes
 from virtqual.qualify.rounds import run_round
 from virtqual.qualify.state import Qualification
 from virtqual.report.terminal import Terminal
-from virtqual.session.judge import judge
+from virtqual.session.judge import find_refusals, judge
 from virtqual.session.session import Request, Round, Session
 from virtqual.site.slurm import cancel_jobs, retry_while_silent
 
@@ -136,6 +136,8 @@ def _run_rounds(job: Qualification) -> None:
         part = rounds.pop(0).model_copy(update=changes)
         run_round(job, session, part)
         session = job.log.session()
+        if find_refusals(session):
+            return
         has_failed = any(failure.kind == "infrastructure" for failure in session.failures)
         if job.watch.stop.is_set() or job.broken or has_failed:
             if not set_lost_nodes_aside(job, part, session):

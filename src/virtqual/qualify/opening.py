@@ -36,6 +36,7 @@ from virtqual.session.pairing import series_of
 from virtqual.session.provenance import provenance
 from virtqual.session.session import (
     MAX_LABEL_CHARS,
+    OPEN_OUTCOMES,
     BothPartitions,
     Head,
     Request,
@@ -177,7 +178,7 @@ def _find_resumable(name: str, on: str) -> tuple[Log, Request]:
         raise UsageError(
             f"session {session.session} was a plain ReFrame run: only those of `virtqual qualify` can go on"
         )
-    if session.outcome not in ("UNFINISHED", "BROKEN", "INTERRUPTED"):
+    if session.outcome not in OPEN_OUTCOMES:
         raise UsageError(
             f"session {session.session} is concluded ({session.outcome}): there is nothing left of it to run"
         )

@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 import signal
 import time
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 from virtqual.errors import InfrastructureError
 from virtqual.harness import order, process
 from virtqual.harness.kinds import VERDICT
+from virtqual.harness.progress import CaseEvent
 from virtqual.qualify import plan
 from virtqual.qualify.allocations import hold_allocation
 from virtqual.qualify.plain import SESSION_VARIABLE
 from virtqual.qualify.state import Qualification
+from virtqual.session.judge import find_refusals
 from virtqual.session.log import RoundBegun
 from virtqual.session.session import NODE_STATES, Request, Round, Session
 from virtqual.site import held, slurm
@@ -37,7 +41,7 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     job.screen.round_begins(part.number, _describe(part, job.request, job.rotation(1).places), seconds)
     line = _command(job, part, base)
     try:
-        ended = process.run(line, env, output, job.screen.event, job.watch.stop, keep=(job.lock,))
+        ended = process.run(line, env, output, _follow(job), job.watch.stop, keep=(job.lock,))
     finally:
         job.screen.round_ends()
     job.log.append(RoundBegun(round=part.model_copy(update={"seconds": round(time.monotonic() - begun, 1)})))
@@ -46,6 +50,24 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     _note_end(job, ended)
     if not (ended.code < 0 or job.broken or job.watch.stop.is_set() or base.with_suffix(".json").is_file()):
         raise process.output_error(output.read_text(encoding="utf-8", errors="replace"))
+
+
+def _follow(job: Qualification) -> Callable[[CaseEvent], None]:
+    """Return a function that shows the events of a round, and ends the round if preflight refuses all.
+
+    Preflight is asked whenever as many runs have ended as a turn has: it names nodes only beside others.
+    """
+    runs, runs_of_turn = count(1), 2 * job.rotation(1).places
+
+    def follow(event: CaseEvent) -> None:
+        job.screen.event(event)
+        is_run = event.kind == "ok" and event.side is not None and not event.warm_up
+        if is_run and next(runs) % runs_of_turn == 0 and not job.watch.stop.is_set():
+            for reason in find_refusals(job.log.session())[:1]:
+                job.screen.note(f"The session ends, since none of its runs may be judged: {reason}")
+                job.watch.stop.set()
+
+    return follow
 
 
 def _command(job: Qualification, part: Round, base: Path) -> list[str]:

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 from virtqual.files.records import write_file
 from virtqual.files.wording import printable
-from virtqual.session.session import Session
+from virtqual.session.session import OPEN_OUTCOMES, Session
 from virtqual.verdict import Outcome, Verdict
 
 FILE = "junit.xml"
@@ -42,7 +42,7 @@ def suite(session: Session) -> ElementTree.Element:
         case = ElementTree.SubElement(root, "testcase", classname="session", name="slow runs")
         _add_result(case, "failure", Outcome.OVER, session.slow_runs.text)
     # A session that ends without a verdict must not look like a good one.
-    if session.outcome in ("BROKEN", "INTERRUPTED", "UNFINISHED") or (session.exit_code and not len(root)):
+    if session.outcome in OPEN_OUTCOMES or (session.exit_code and not len(root)):
         case = ElementTree.SubElement(root, "testcase", classname="session", name=session.outcome.lower())
         ElementTree.SubElement(case, "error", type=session.outcome, message=printable(session.message))
     names = {"testcase": "tests", "failure": "failures", "error": "errors", "skipped": "skipped"}

@@ -14,6 +14,8 @@ from functools import cache
 from virtqual import paths
 from virtqual.preflight.admit import Admitted, admit
 from virtqual.preflight.canaries import Canary, ask_canaries
+from virtqual.preflight.compare import compare_runs
+from virtqual.preflight.finding import refusals
 from virtqual.preflight.policy import Policy, load_policy
 from virtqual.references import project_references
 from virtqual.runs import Run
@@ -125,6 +127,11 @@ def admitted_of(session: Session, hypervisor_class: str = "", *, earlier: Sessio
     partitions = {"native": session.identity["native"], "virtual": session.identity["virtual"]}
     rdma_sides = [side for side, facts in partitions.items() if "rdma" in facts.get("features", ())]
     return admit(session.runs, policy(), chosen, failed, earlier.runs if earlier else (), rdma_sides)
+
+
+def find_refusals(session: Session) -> tuple[str, ...]:
+    """Return why preflight refuses all checks of a session, by what its runs have seen of their nodes."""
+    return refusals(compare_runs(session.runs, policy(), session.hypervisor_class))
 
 
 def find_interrupted_pairs(session: Session) -> dict[str, frozenset[int]]:

@@ -293,6 +293,8 @@ class Basis(BaseModel):
     provenance: Provenance | None = None
 
 
+#: Outcomes of sessions that have not come to their end: nothing is concluded, and they may go on.
+OPEN_OUTCOMES = frozenset(["UNFINISHED", "BROKEN", "INTERRUPTED"])
 #: `Conclusion.qualified` of sessions whose runs were not judged, by outcome.
 UNJUDGED_ANSWERS = {
     "UNFINISHED": "no (unfinished)",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -48,7 +49,7 @@ class Program(BaseModel):
     origin: str  # the package or person that installed it, for people
     path: Path
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    libraries: dict[str, str] = {}  # checksums of its shared libraries by path
+    libraries: dict[str, str] = {}  # checksums of its shared libraries, and those of its data, by path
     features: tuple[str, ...]
     mpi: str | None = None  # name and version of its MPI library
     launch: tuple[str, ...] = ()  # options of srun that its MPI library needs
@@ -199,13 +200,20 @@ def checksum(path: Path) -> str:
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
-def find_libraries(program: Path, env: Mapping[str, str]) -> list[Path]:
-    """Return the real paths of a program's shared libraries; refuse one that the linker does not find."""
+def find_libraries(files: Iterable[Path], env: Mapping[str, str]) -> list[Path]:
+    """Return the real paths of shared libraries of the programs among some files.
+
+    Raises
+    ------
+    InfrastructureError
+        The linker does not find a library.
+    """
     libraries = []
-    for line in execute.run(["ldd", program], env=env).stdout.splitlines():
-        if "not found" in line:
-            raise InfrastructureError(f"{program}: the library {line.split()[0]} is not found (ldd)")
-        libraries += [Path(word).resolve() for word in line.split() if word.startswith("/")]
+    for program in (file for file in files if file.is_file() and os.access(file, os.X_OK)):
+        for line in execute.run(["ldd", program], env=env).stdout.splitlines():
+            if "not found" in line:
+                raise InfrastructureError(f"{program}: the library {line.split()[0]} is not found (ldd)")
+            libraries += [Path(word).resolve() for word in line.split() if word.startswith("/")]
     return list(dict.fromkeys(libraries))
 
 

@@ -134,14 +134,13 @@ def _describe_program(name: str, entry: ProgramEntry, mpi: MpiLibrary | None) ->
     variables = {**load_modules(modules), **entry.env}
     recipe = load_recipes().get(name, {"path": "", "features": [name]})
     path = _find_program(entry.program or Path(recipe["path"]).name, variables)
-    libraries = find_libraries(path, variables)
     data = dict(_find_data(entry, recipe, path, variables))
     for key, file in data.items():
         if not file.exists():
             raise ProgramError(
                 f"{file} is missing, which its checks read. State its path as `data: {{{key}: PATH}}`"
             )
-    if not _uses_mpi(path, libraries, mpi):
+    if not _uses_mpi(path, find_libraries([path], variables), mpi):
         mpi = None
     needs = load_recipe("programs.yaml")["mpi"].get(mpi.name, {}) if mpi else {}
     # Modules set the variables that name directories.
@@ -152,7 +151,7 @@ def _describe_program(name: str, entry: ProgramEntry, mpi: MpiLibrary | None) ->
     launch = needs.get("launch", ()) if mpi is None or mpi.srun is None else mpi.srun
     return Program.from_files(
         path,
-        libraries=libraries,
+        libraries=find_libraries([path, *data.values()], variables),
         data=data,
         name=name,
         version=entry.version or _ask_version(path, recipe, variables),

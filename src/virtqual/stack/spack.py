@@ -158,13 +158,15 @@ def _describe_program(
     mpi = _find_mpi(root, packages)
     own_env = _fill_in_prefix(entry.get("env", {}), root)
     env = {key: value for key, value in os.environ.items() if not key.startswith("LD_")} | own_env
-    libraries, target = find_libraries(path, env), _find_target(root.node["arch"]["target"])
+    data = dict(_find_data(entry.get("data", {}), root.prefix))
+    libraries = find_libraries([path, *data.values()], env)
+    target = _find_target(root.node["arch"]["target"])
     needs = load_recipe(FILE)["mpi"][mpi.name] if mpi else {}
     mpi_env = _fill_in_prefix(needs.get("env", {}), mpi) if mpi else {}
     return Program.from_files(
         path,
         libraries=libraries,
-        data=dict(_find_data(entry.get("data", {}), root.prefix)),
+        data=data,
         name=name,
         version=root.version,
         origin=f"Spack package {root.name}@{root.version}/{root.hash}",

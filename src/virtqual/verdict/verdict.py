@@ -182,6 +182,11 @@ class Verdict(_Stored, frozen=False):
         return f"{self.name} (change)" if self.gate == "change" else self.name
 
     @property
+    def has_change(self) -> bool:
+        """The estimate is one of the change, and not of the overhead."""
+        return self.gate == "change" and self.change is not None
+
+    @property
     def judged(self) -> Interval | None:
         """The interval that was compared with the budget."""
         return self.change if self.gate == "change" else self.overhead

@@ -125,6 +125,14 @@ def test_what_refuses_makes_every_verdict_invalid(policy, monkeypatch):
     assert verdict.outcome is not Outcome.INVALID
 
 
+def test_a_session_ends_by_what_refuses_all_and_not_by_a_disturbed_run(tmp_path):
+    runs, _ = session(tmp_path, {("virtual", 0): busy()})
+    assert judging.find_refusals(session_of(runs, "esxi")) == ()
+    runs[1] = run("virtual", 0, node("guest", **ONE_NODE), quiet())
+    (reason,) = judging.find_refusals(session_of(runs[:2], "esxi"))
+    assert reason.startswith("preflight: numa-hidden: ")
+
+
 def test_emulated_only_reports_features_and_clock(tmp_path):
     guest = node("guest", **CASES["cpu-features"][0][1], **CASES["clock-source"][0][1])
     done = preflight(*files(tmp_path, node("bare"), guest), "--class", "emulated", "--json", code=0)

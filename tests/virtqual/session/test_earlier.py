@@ -116,9 +116,13 @@ def test_last_is_the_newest_of_the_system_that_measured_something(sessions):
     directory, kept = sessions
     kept("20260101-000000-site", runs())
     taken = kept("20260102-000000-site", runs(), outcome="INTERRUPTED")
-    kept("20260103-000000-site", [])
+    kept("20260103-000000-site", [], outcome="INVALID")
     kept("20260104-000000-my-site", runs(), system="my-site")
     assert find_for("last", directory, "site").name == taken
+    for day, outcome in enumerate(("UNFINISHED", "BROKEN", "INTERRUPTED"), 5):
+        # All its runs may have failed: it may go on.
+        name = kept(f"2026010{day}-000000-site", [], outcome=outcome)
+        assert find_for("last", directory, "site").name == name
     with pytest.raises(UsageError, match=r"no session of system 'new' .* has a run"):
         find_for("last", directory, "new")
 

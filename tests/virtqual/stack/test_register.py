@@ -32,6 +32,21 @@ def test_the_manifest_has_what_checks_read(fake, environment, tmp_path):
     assert files == {"manifest.json", "sbom.cdx.json", "spack.lock", "spack.yaml"}
 
 
+def test_libraries_of_other_programs_than_the_first_are_noted(fake, environment, tmp_path):
+    osu_bw = fake.root / "store/osu-micro-benchmarks/libexec/osu-micro-benchmarks/mpi/pt2pt/osu_bw"
+    shutil.copy("/usr/bin/grep", osu_bw)
+    own, all_libraries = (set(manifest.find_libraries([Path(path)], {})) for path in ("/bin/true", osu_bw))
+    assert own < all_libraries
+    stack = register(environment, tmp_path / "stack")
+    osu = find_program(stack, "osu")
+    assert {Path(path) for path in osu.libraries} == all_libraries
+    library = min(map(str, all_libraries - own))
+    other = osu.model_copy(update={"libraries": {**osu.libraries, library: "0" * 64}})
+    changed = stack.model_copy(update={"programs": (other,)})
+    assert list(changed.find_changes()) == [f"osu: {library} has changed since the stack was set up"]
+    assert changed.hash != stack.model_copy(update={"programs": (osu,)}).hash
+
+
 def test_the_target_says_which_instructions_are_needed(fake, environment, tmp_path, monkeypatch):
     monkeypatch.setattr(spack, "find_libraries", lambda *_: [Path("/bin/libopenblas.so.0")])
     monkeypatch.setattr(manifest, "compute_sha256", lambda _: "0" * 64)
@@ -105,9 +120,9 @@ def test_variables_of_a_program_may_name_its_directories(fake, environment, tmp_
     variables = []
     find_libraries = spack.find_libraries
 
-    def note_variables(path, env):
+    def note_variables(files, env):
         variables.append(env)
-        return find_libraries(path, env)
+        return find_libraries(files, env)
 
     monkeypatch.setattr(spack, "find_libraries", note_variables)
     openfoam = find_program(register(environment, tmp_path / "stack"), "openfoam")
