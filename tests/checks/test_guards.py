@@ -71,6 +71,19 @@ def test_a_check_file_that_cannot_be_imported_stops_the_run_and_nested_ones_are_
     assert "Ran 1/1" in done.stdout
 
 
+def test_a_test_whose_dependency_is_not_there_stops_the_run(site):
+    """ReFrame leaves it out with a warning."""
+    (site.path / "checks").mkdir()
+    file = site.path / "checks/plain.py"
+    needy = "    @run_after('init')\n    def set_needs(self):\n        self.depends_on('{}')\n"
+    for needs, code in (("misspelt", 1), ("plain", 0)):
+        other = PLAIN_CHECK.replace("plain", "needy") + needy.format(needs)
+        file.write_text(PLAIN_CHECK + other, encoding="utf-8")
+        done = site.reframe(checks=str(file.parent), code=code)
+        assert ("Ran 2/2" in done.stdout) == (needs == "plain")
+        assert ("test needy depends on misspelt, which is not loaded" in outcome(done)) == (code == 1)
+
+
 def test_a_file_that_makes_tests_and_that_reframe_would_pass_over_stops_the_run(site):
     """ReFrame leaves out, without a word, a file that does not import it."""
     checks = site.path / "checks"

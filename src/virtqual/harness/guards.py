@@ -1,15 +1,14 @@
 """Guards around ReFrame itself: a run that did nothing must not be called passed.
 
 ReFrame's site configuration installs them (``reframe/settings.py``), so that they also hold for the plain
-``reframe`` command.  ReFrame offers no hook for any of them: they wrap seven of its functions that are not
+``reframe`` command.  ReFrame offers no hook for any of them: they wrap six of its functions that are not
 public.  The version of ReFrame is pinned, and ``tests/checks/test_guards.py`` starts the real command.
 
 =============================  ===========================================================  ===============
 function                       what ReFrame would have to offer instead                     upstream
 =============================  ===========================================================  ===============
 ``Runner.runall``              an error if no case is selected; a hook before a run         reframe#3599
-``RegressionCheckLoader``      an error if a file or a test cannot be loaded                reframe#3598
-``dependencies.build_deps``    an error if a dependency cannot be resolved                  reframe#1594
+``RegressionCheckLoader``      an error if a file, a test or a dependency cannot be loaded  reframe#3598
 ``cli.list_checks``            a list with one entry for all samples of a check             reframe#2248
 ``slurm_state_completed``      an end for preempted jobs that are not requeued              reframe#3608
 ``_SlurmJob.nodelist``         one question for a job's nodes, not one a line of the log    reframe#3022
@@ -42,7 +41,7 @@ from reframe.core import warnings as deprecations
 from reframe.core.exceptions import ReframeFatalError
 from reframe.core.logging import getlogger
 from reframe.core.schedulers import slurm
-from reframe.frontend import cli, dependencies
+from reframe.frontend import cli
 from reframe.frontend.executors import Runner
 from reframe.frontend.loader import RegressionCheckLoader
 
@@ -72,7 +71,6 @@ def install(run_session: RunSession) -> None:
     if not getattr(Runner, "_virtqual_guarded", False):
         Runner.runall = _guard_run(Runner.runall, run_session)
         RegressionCheckLoader.load_all = _refuse_broken_files(RegressionCheckLoader.load_all)
-        dependencies.build_deps = _refuse_dropped_cases(dependencies.build_deps)
         cli.list_checks = _list_by_check(cli.list_checks)
         slurm.slurm_state_completed = _complete_preempted(slurm.slurm_state_completed)
         slurm._SlurmJob.nodelist = _ask_once(slurm._SlurmJob.nodelist)
@@ -187,6 +185,7 @@ def _refuse_broken_files(load_all: Wrapped) -> Wrapped:
         before, logger.warn_as_error = logger.warn_as_error, True
         try:
             checks = load_all(loader, force)
+            _refuse_missing_dependencies(checks)
         except BaseException as error:
             send(ErrorEvent(cause="loading", message=" ".join(str(error).split())))
             raise
@@ -205,6 +204,14 @@ def _refuse_broken_files(load_all: Wrapped) -> Wrapped:
     return guarded
 
 
+def _refuse_missing_dependencies(checks: Sequence[Any]) -> None:
+    """Refuse a test that depends on one that no file makes: ReFrame would leave it out."""
+    names = {check.unique_name for check in checks}
+    for check in checks:
+        if missing := [name for name, _ in check.user_deps() if name not in names]:
+            raise ReframeFatalError(f"test {check.display_name} depends on {missing[0]}, which is not loaded")
+
+
 def _refuse_unread_files(loader: Any) -> None:
     """End ReFrame if a file makes tests, and ReFrame would pass over it: it does not import ``reframe``."""
     makes_tests = re.compile(r"^\s*from \S*(judged|overhead) import", re.MULTILINE)
@@ -217,21 +224,6 @@ def _refuse_unread_files(loader: Any) -> None:
             text = file.read_text(encoding="utf-8", errors="replace")
             if makes_tests.search(text) and not imports_reframe.search(text):
                 _end(f"{file}: ReFrame reads only files that import it; add `import reframe`")
-
-
-def _refuse_dropped_cases(build_deps: Wrapped) -> Wrapped:
-    def guarded(*args: Any, **kwargs: Any) -> Any:
-        graph, dropped = build_deps(*args, **kwargs)
-        if dropped:
-            names = ", ".join(sorted({case.check.display_name for case in dropped})[:3])
-            raise ReframeFatalError(
-                f"{len(dropped)} test cases would be dropped, since their dependencies cannot be resolved "
-                f"({names} ...); --repeat, --distribute and -P cannot be used with paired samples: "
-                "VIRTQUAL_PAIRS=6 takes more pairs"
-            )
-        return graph, dropped
-
-    return guarded
 
 
 def _list_by_check(list_checks: Wrapped) -> Wrapped:

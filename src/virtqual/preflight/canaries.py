@@ -110,15 +110,13 @@ def _ask(
     ask: Callable[[Curve, Curve], Answer], series: Series, vm: Identity | None, max_rdma_us: float
 ) -> Answer | None:
     """Ask a canary about the medians over the pairs; three of four pairs must agree with the answer."""
-    native, virtual = series.values["native"], series.values["virtual"]
-    count = len(series.valid)
-    if not count:
+    if not (count := len(series.valid)):
         return None
     if reason := _explain_unobservable(series, vm, max_rdma_us):
         return "unknown", f"{series.id}: {reason}"
 
     def ask_rows(rows: slice) -> Answer:
-        curves = [np.median(values[rows], axis=0).tolist() for values in (virtual, native)]
+        curves = [np.median(series.values[side][rows], axis=0).tolist() for side in ("virtual", "native")]
         return ask(*(dict(zip(series.points, curve, strict=True)) for curve in curves))
 
     state, evidence = ask_rows(slice(None))
@@ -193,8 +191,7 @@ def iommu_large_pages(virtual: Curve, native: Curve) -> Answer:
         knee = next(count for count in counts if ratios[count] > math.sqrt(rise) * few)
         return "missing", f"{evidence}, rising at {knee:g}"
     if many > MAX_RISE:
-        why = "with few buffers something else takes longer already, and may hide the IOMMU"
-        return "unknown", f"{evidence}: {why}"
+        return "unknown", f"{evidence}: with few buffers something else takes longer, and may hide the IOMMU"
     return "present", evidence
 
 
