@@ -162,7 +162,10 @@ def qualify(
         int | None,
         typer.Option(min=2, help="pairs of the first round (default: 4, or 2 if no build can be qualified)"),
     ] = None,
-    max_pairs: Annotated[int, typer.Option(min=4, help="pairs at most for one metric")] = 18,
+    max_pairs: Annotated[
+        int,
+        typer.Option(min=4, help="pairs at most for one metric, of each node if all nodes work at once"),
+    ] = 18,
     fast: Annotated[
         bool, typer.Option("--fast", help="2 pairs first, which can pass; the build is not called qualified")
     ] = False,

@@ -38,6 +38,17 @@ def test_a_job_that_lost_its_node_ends_the_session(site, state, cause):
     assert site.session()["outcome"] == "BROKEN"
 
 
+def test_a_session_ends_once_three_checks_have_failed_on_a_side(site):
+    site.fault("fault.crash")
+    done = site.virtqual("qualify", "--system", "testsite", "-n", "lammps", "--full", code=5)
+    said = site.words(done)
+    assert "nothing is concluded: ReFrame gave up: no run has ended well on bare, and 3 checks failed" in said
+    assert "fail warm-up native lammps problem=lj: job exited with exit code 1: lmp: crashed" in said
+    assert f"`virtqual qualify --resume {site.directory().name}` goes on with it. " in said
+    # Of five.
+    assert len(site.session()["failures"]) == 3
+
+
 @pytest.mark.parametrize(
     ("state", "cause"),
     [

@@ -45,6 +45,24 @@ def test_durations_are_those_of_the_last_session(site):
     assert "never run" not in said
 
 
+@pytest.mark.parametrize(
+    ("limit", "says"),
+    [
+        ("20", "is 20 min: it may cut the session off"),
+        ("3", "is 3 min: it cuts the session off"),
+        ("9-0", ""),
+    ],
+)
+def test_a_job_that_may_end_before_the_session_is_told(site, limit, says):
+    held = {"session_access": ["--partition=cloud", f"--time={limit}"]}
+    env = {
+        "FAKE_EXTRAS_bare": json.dumps({"session_access": ["--partition=bare"]}),
+        "FAKE_EXTRAS_cloud": json.dumps(held),
+    }
+    said = planned(site, FAKE_RUN_SECONDS="20", **env)
+    assert ("--time in extras.session_access" in said, says in said) == (bool(says), True)
+
+
 def test_nodes_that_are_held_and_all_work_at_once(site):
     said = planned(site, **ON_TWO)
     assert "1 case, 20 runs in the first round with its warm-ups: 1 job, held for the whole session." in said

@@ -9,11 +9,12 @@ from made_runs import HEAD, made_failure, made_run, session_of
 from virtqual import qualify
 from virtqual.errors import InfrastructureError
 from virtqual.harness import catalogue
-from virtqual.qualify import between, plan
+from virtqual.qualify import between, opening, plan
 from virtqual.session.log import Begun, Failed, Log, RoundBegun, SetAside, Submitted
 from virtqual.session.session import Loss, Request, Round
 from virtqual.site import held
 from virtqual.site.held import Rotation
+from virtqual.verdict.outliers import Outlier
 from virtqual.verdict.rule import LOOKS
 
 LJ = "lammps %problem=lj"
@@ -52,6 +53,21 @@ def test_what_a_loss_cut_off_is_no_failure_and_what_was_refused_stays_refused(tm
     assert (log.session().failures, log.session().lost) == ([refused], [LOSS])
     # Job 3 was cancelled when the node was lost: its end is not awaited for ever.
     assert list(log.unfinished()) == ["5"]
+
+
+@pytest.mark.parametrize(("nodes", "is_used"), [(["vm1", "vm2"], True), (["vm1"], False)])
+def test_a_host_that_the_earlier_session_set_aside_is_named_if_it_may_be_used(nodes, is_used):
+    partition = SimpleNamespace(extras=SimpleNamespace(nodes_of_hosts={"h1": ["vm1"], "h2": ["vm2"]}))
+    outlier = Outlier(host="h2", metric="", log=0.1)
+    job = SimpleNamespace(
+        system=SimpleNamespace(partition=lambda side: partition),
+        watch=SimpleNamespace(nodes=lambda side: nodes if side == "virtual" else []),
+        earlier=session_of([], outliers=[outlier]),
+        head=SimpleNamespace(against="s"),
+    )
+    notes = list(opening._name_outliers(job))
+    named = f"Session s set a host aside that this one may use again: {outlier}."
+    assert [note.startswith(named) for note in notes] == [True] * is_used
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from calling import call
 from made_runs import keep, made_run, session_of
 from virtqual import paths
 from virtqual.errors import UsageError
+from virtqual.files.wording import Range
 from virtqual.harness import catalogue
 from virtqual.qualify import plan
 from virtqual.references import project_references
@@ -78,30 +79,41 @@ def test_how_long_a_session_takes_follows_from_the_last_runs_of_what_is_asked_fo
         ]
         catalogue.write(entries, keep(session_of(runs, name=name), paths.sessions()) / catalogue.FILE)
 
+    new = catalogue.Entry(name="never_run", description="d", tags=("new", "full"))
+    catalogue.write([*entries, new], tmp_path / catalogue.FILE)
+    native = SimpleNamespace(scale="standard", run_seconds=None)
+
     def seconds(**asked):
-        alone = {"rotated": {}, "places": lambda nodes: 1, "log": SimpleNamespace(directory=tmp_path)}
-        job = SimpleNamespace(request=Request(system="site", **asked), **alone)
+        alone = {"rotated": {}, "has": (set(), 1), "log": SimpleNamespace(directory=tmp_path)}
+        system = SimpleNamespace(native=native)
+        job = SimpleNamespace(request=Request(system="site", **asked), system=system, **alone)
         return plan.estimate_round(job, session_of([]), (), 2)
 
-    assert seconds(names=("hpl",)) == 5 + 2 * (8 + 8)
-    assert seconds(names=("hpl",), full=True) == 5 + 2 * (8 + 8 + 71 + 71)
+    def both(expected):
+        return (expected, expected)
+
+    assert seconds(names=("hpl",)) == both(5 + 2 * (8 + 8))
+    assert seconds(names=("hpl",), full=True) == both(5 + 2 * (8 + 8 + 71 + 71))
     # The last time that it ran counts, and what only an earlier session ran is not forgotten.
-    assert seconds(tags=("app",)) == 5 + 2 * (101 + 101)
-    assert seconds() == 5 + 2 * (8 + 8 + 101 + 101)
-    assert seconds(names=("never_run",)) is None
+    assert seconds(tags=("app",)) == both(5 + 2 * (101 + 101))
+    assert seconds() == both(5 + 2 * (8 + 8 + 101 + 101))
+    # 20 to 60 s are assumed, and up to five to start the run.
+    assert seconds(names=("never_run",), full=True) == (5 + 2 * (21 + 21), 5 + 2 * (65 + 65))
 
 
 def test_nodes_that_all_work_at_once_are_as_busy_as_the_slower_side():
     rotated = {"bare": ["n1", "n2"], "vm": ["v1", "v2"]}
     times = {"native": 9.0, "virtual": 19.0}
     # A second more for each run, and five for ReFrame.
-    alone = plan.Durations({"a": times}, {"a": 1})
-    assert alone.estimate(2, rotated) == alone.estimate(2, {}) == 5 + 2 * (10 + 20)
-    three = plan.Durations(dict.fromkeys("abc", times), dict.fromkeys("abc", 1))
-    assert three.estimate(2, rotated) == 5 + 2 * 3 * 20
+    assumed = Range(1.0, 2.0)
+    alone = plan.Durations({"a": times}, {"a": 1}, assumed)
+    assert alone.estimate(2, rotated).low == alone.estimate(2, {}).high == 5 + 2 * (10 + 20)
+    three = plan.Durations(dict.fromkeys("abc", times), dict.fromkeys("abc", 1), assumed)
+    assert three.estimate(2, rotated).high == 5 + 2 * 3 * 20
     # Runs between nodes have them for themselves.
-    between = plan.Durations({"a": times, "b": times, "between": times}, {"between": 2})
-    assert between.estimate(2, rotated) == 5 + 2 * (2 * 20 + 30)
+    nodes = {"a": 1, "b": 1, "between": 2}
+    between = plan.Durations(dict.fromkeys(nodes, times), nodes, assumed)
+    assert between.estimate(2, rotated).high == 5 + 2 * (2 * 20 + 30)
 
 
 SERIES = "lammps_loop_time@lj"

@@ -9,8 +9,9 @@ from made_series import CHANGE, FIVE, KVM, PRIOR, TODAY, alone, judge_session, w
 from rich.console import Console
 from typer.main import get_command
 
-from made_runs import session_of
+from made_runs import made_failure, session_of
 from virtqual import cli
+from virtqual.files.wording import Range
 from virtqual.harness.progress import CaseEvent
 from virtqual.report.terminal import Terminal, table_of
 from virtqual.site.extras import HypervisorBuild
@@ -37,7 +38,7 @@ def test_what_people_wrote_is_shown_as_they_wrote_it(shown, metrics, make):
     terminal, text = shown
     terminal.begin(session(label=BRACKETS), [BRACKETS])
     assert text().count(BRACKETS) == 5
-    terminal.round_begins(1, f"checks named {BRACKETS!r}", None)
+    terminal.round_begins(1, f"checks named {BRACKETS!r}", Range(300.0, 900.0))
     assert text().count(BRACKETS) == 6
     accepted = waiver(owner=BRACKETS, reason=BRACKETS)
     series = make(metrics["hpl"], [0.5] * 8, setting="[x] a")
@@ -82,7 +83,11 @@ def test_progress_says_pair_side_and_case_and_how_long_the_rest_takes(monkeypatc
     monkeypatch.setattr("virtqual.report.terminal.time.monotonic", lambda: clock[0])
     console = Console(width=80, file=StringIO(), force_terminal=True, color_system=None, legacy_windows=False)
     terminal = Terminal(console)
-    terminal.round_begins(1, "every check: pairs 0 to 3", 354)
+    terminal.round_begins(1, "every check: pairs 0 to 3", Range(300.0, 900.0))
+    clock[0] = 120.0
+    assert terminal._describe_rest() == "~3 to 13 min left"
+    terminal._progress.stop()
+    terminal.round_begins(1, "every check: pairs 0 to 3", Range(354.0, 354.0))
     assert terminal._progress.tasks[0].fields["left"] == "~5 min 54 s left"
     terminal._progress.stop()
 
@@ -92,9 +97,10 @@ def test_progress_says_pair_side_and_case_and_how_long_the_rest_takes(monkeypatc
         console.print(terminal._progress.get_renderable())
         return console.file.getvalue().rstrip()
 
-    terminal.event(case("run", "cache_triad %threads=1", "native", 0, warm_up=True))
-    assert line().endswith("warm-up native cache_triad threads=1")
-    clock[0] = 80
+    nodes = ("vm1", "vm2", "vm3", "vm4")
+    terminal.event(case("run", "cache_triad %threads=1", "native", 3, warm_up=True, nodes=nodes))
+    assert line().endswith("warm-up native cache_triad threads=1 on vm1 and 3 more")
+    clock[0] = 200
     terminal.event(case("ok", "cache_triad %threads=1", "native", 1, ended=30))
     terminal.event(case("run", f"memory_bandwidth %threads=all %{'long' * 20}=1", "virtual", 1, ended=30))
     assert "30/32 ~5 s left" in line()
@@ -105,10 +111,12 @@ def test_progress_says_pair_side_and_case_and_how_long_the_rest_takes(monkeypatc
 
 def test_without_a_terminal_each_run_is_a_line(shown):
     terminal, text = shown
-    terminal.round_begins(1, "every check: pairs 0 to 3", None)
-    terminal.event(case("fail", "cache_triad %threads=1", "virtual", 1, ended=3))
+    terminal.round_begins(1, "every check: 4 pairs on each of 8 nodes", Range(300.0, 900.0))
+    failed = {"ended": 3, "nodes": ("vm2",), "reason": "job exited with exit code 1"}
+    terminal.event(case("fail", "cache_triad %threads=1", "virtual", 1, **failed))
     terminal.event(case("ok", "site_check", ended=4))
-    assert "3/32 0 s fail pair 1 virtual cache_triad threads=1" in text()
+    assert "(about 5 to 15 min)" in text()
+    assert "3/32 0 s fail pair 1 virtual cache_triad threads=1 on vm2: job exited with exit code 1" in text()
     assert "4/32 0 s ok site_check on virt" in text()
 
 
@@ -116,6 +124,23 @@ def test_what_was_not_run_is_told(shown):
     terminal, text = shown
     terminal.end(session(not_run=["needs 2 VMs: stream_vms, namd_vms"]), "/x")
     assert "Not run here: needs 2 VMs: stream_vms, namd_vms" in text()
+
+
+def test_failures_that_differ_only_in_numbers_are_told_once(shown):
+    terminal, text = shown
+    failures = [made_failure(case=f"{number}N", reason=f"job{number}: no such file") for number in range(3)]
+    terminal.end(session(failures=[*failures, made_failure(reason="wrong energy")]), "/x")
+    assert "failed: 0N and 2 more on vm: job0: no such file failed: case on vm: wrong energy" in text()
+
+
+def test_the_mean_of_a_curve_is_told_from_its_sizes_over_budget(shown, metrics, make):
+    terminal, text = shown
+    sizes = (1.0, 2.0, 4.0)
+    series = make(metrics["osu_latency"], [[0.9, 0.9, 0.0]] * 8, points=sizes)
+    verdict = alone(series, FIVE, PRIOR)
+    terminal.verdicts([verdict], None)
+    assert f" {verdict.overhead.brief_text('lower')} OVER" in text()
+    assert "Of a curve: mean over all its sizes. Below: only its sizes over budget." in text()
 
 
 def test_help_is_folded_between_words_in_80_columns():

@@ -8,14 +8,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from virtqual.files.wording import pluralize
-from virtqual.qualify.forecast import Forecast, Range, forecast
+from virtqual.files.wording import Range, format_range, format_time, pluralize
+from virtqual.qualify.forecast import Forecast, forecast
 from virtqual.report.console import verbatim
 from virtqual.session.session import Request
 from virtqual.verdict.pairs import SIDES
-
-#: Units of durations in s, each with the longest duration that is shown in it.
-UNITS_S = {"s": (1, 120.0), "min": (60, 7200.0), "h": (3600, float("inf"))}
 
 
 def show(request: Request) -> None:
@@ -51,14 +48,20 @@ def _describe_costs(planned: Forecast) -> Iterator[str]:
         yield f"Checks of one node go over {planned.places} nodes a side, all of them at work at once."
     waits = "" if planned.held_nodes else ", and what the jobs wait in the queue"
     yield (
-        f"About {_format_time(planned.first_round_s)} if every metric is decided by the first round, "
-        f"{_format_time(planned.all_rounds_s)} if none is before the last{waits}; "
-        f"the first round costs {_format_range(planned.node_seconds, 3600)} node-hours."
+        f"About {format_time(planned.first_round_s)} if every metric is decided by the first round, "
+        f"{format_time(planned.all_rounds_s)} if none is before the last{waits}; "
+        f"the first round costs {format_range(planned.node_seconds, 3600)} node-hours."
     )
 
 
 def _describe_assumptions(planned: Forecast) -> Iterator[str]:
-    """Yield sentences about what is not known, and what was assumed in its place."""
+    """Yield sentences about a job that ends too early, and what was assumed in place of what is not known."""
+    if planned.all_rounds_s.high > (limit := planned.job_limit_s):
+        cuts = "cuts" if planned.first_round_s.low > limit else "may cut"
+        yield (
+            f"--time in extras.session_access is {format_time(Range(limit, limit))}: it {cuts} the session "
+            "off, and `virtqual qualify --resume` goes on."
+        )
     if count := planned.unmeasured:
         low, high = planned.assumed_s
         seconds = f"{low:g} to {high:g} s a run, and a few to start it, are assumed" if high else ""
@@ -77,15 +80,3 @@ def _describe_assumptions(planned: Forecast) -> Iterator[str]:
             f"Slurm does not say which nodes there are ({planned.silence}): those that the system file "
             "states are assumed, and that no native node carries a VM."
         )
-
-
-def _format_time(seconds: Range) -> str:
-    """Return such as ``20 to 50 min`` or ``1.5 h``."""
-    name, unit = next((name, unit) for name, (unit, most) in UNITS_S.items() if seconds.high < most)
-    return f"{_format_range(seconds, unit)} {name}"
-
-
-def _format_range(amount: Range, unit: float) -> str:
-    """Return both ends in a unit, or one if they are alike."""
-    ends = (f"{end / unit:.0f}" if end >= 10 * unit else f"{end / unit:.2g}" for end in amount)
-    return " to ".join(dict.fromkeys(ends))

@@ -6,11 +6,14 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from textwrap import shorten
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 Key = tuple[str | int, ...]
+
+#: Units of durations in s, each with the longest duration that is shown in it.
+UNITS_S = {"s": (1, 120.0), "min": (60, 7200.0), "h": (3600, float("inf"))}
 
 # Phrases about wrong values, by pydantic's type of mistake.
 _PHRASES = {
@@ -34,6 +37,13 @@ _PHRASES = {
 
 # Categories of characters that control a terminal, change the direction of text, or have no width.
 _UNPRINTABLE_CATEGORIES = frozenset(["Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"])
+
+
+class Range(NamedTuple):
+    """The least and the most that something may be."""
+
+    low: float
+    high: float
 
 
 def printable(text: str, max_chars: int | None = None) -> str:
@@ -68,6 +78,18 @@ def dotted(key: Key) -> str:
 def pluralize(count: int, noun: str) -> str:
     """Return such as ``1 node`` and ``2 nodes``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def format_time(seconds: Range) -> str:
+    """Return such as ``20 to 50 min`` or ``1.5 h``."""
+    name, unit = next((name, unit) for name, (unit, most) in UNITS_S.items() if seconds.high < most)
+    return f"{format_range(seconds, unit)} {name}"
+
+
+def format_range(amount: Range, unit: float) -> str:
+    """Return both ends in a unit, or one if they are alike."""
+    ends = (f"{end / unit:.0f}" if end >= 10 * unit else f"{end / unit:.2g}" for end in amount)
+    return " to ".join(dict.fromkeys(ends))
 
 
 def list_names(names: Sequence[str], max_names: int, separator: str = ", ") -> str:

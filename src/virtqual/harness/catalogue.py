@@ -274,7 +274,9 @@ def group_missing(missing: Iterable[Missing]) -> list[str]:
     checks: dict[str, list[str]] = defaultdict(list)
     for check, reason, feature in missing:
         if feature:
-            checks["no program in the stack for"].append(f"{check} ({feature})")
+            # Many a check has the name of its feature.
+            name = check if check.split(" ")[0] == feature else f"{check} ({feature})"
+            checks["no program in the stack for"].append(name.replace(") (", ", "))
         else:
             checks[reason].append(check)
     return [f"{reason}: {', '.join(names)}" for reason, names in checks.items()]

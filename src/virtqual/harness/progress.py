@@ -19,15 +19,19 @@ PIPE_VARIABLE = "VIRTQUAL_PROGRESS"
 class CaseEvent(BaseModel):
     """A test case that began (``run``) or ended (other kinds); `ended` of `total` cases have ended.
 
-    Side, pair and `warm_up` are the place of a run; side and pair are None for other tests.
+    Side, pair and `warm_up` are the place of a run; side and pair are None for other tests. The nodes are
+    those that it asks for by name.
     """
 
-    kind: Literal["run", "ok", "fail", "skip", "abort"]
+    kind: Literal["run", "ok", "fail", "skip"]
     check: str
     partition: str
     side: Side | None = None
     pair: int | None = None
     warm_up: bool = False
+    nodes: tuple[str, ...] = ()
+    #: Why it failed.
+    reason: str = ""
     ended: int
     total: int
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 import re
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Literal
 
-from reframe.core.exceptions import PerformanceError, SanityError
+from reframe.core.exceptions import FailureLimitError, PerformanceError, SanityError
 from reframe.frontend.executors import TaskEventListener
 
 from virtqual.harness.progress import CaseEvent, send
 from virtqual.runs import Run
 from virtqual.session.log import Failed, Finished, Log, Submitted, WarmedUp
 from virtqual.session.session import NODE_STATES, Failure, Kind
+from virtqual.verdict.pairs import SIDES
 
 #: Slurm's states of a job that did not end by itself, with the cause.
 ENDED_STATES = {
@@ -34,6 +36,8 @@ ENDED_STATES = {
 }
 #: States for which the job itself is not the cause: on another node, or later, it may end otherwise.
 _INFRASTRUCTURE_STATES = NODE_STATES | {"PREEMPTED", "REVOKED"}
+#: ReFrame ends if so many checks fail on a side before any run has ended well there.
+MAX_FAILED_CHECKS = 3
 
 
 class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
@@ -47,6 +51,8 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
         self._log_of, self._total, self._ended = log_of, total, 0
         #: Cases that left nothing, and whether the log has the reason.
         self._failed: dict[tuple[str, str], bool] = {}
+        #: How many runs of each check have failed, of the sides on which no run has ended well.
+        self._first_failures = {side: Counter[str]() for side in SIDES}
 
     def on_task_setup(self, task: Any) -> None:
         """Report that a case begins."""
@@ -63,6 +69,8 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
         """Write down the run; of a warm-up only that its job has ended."""
         check = task.check
         log = self._log_of(task)
+        if log:
+            self._first_failures.pop(check.slot.side, None)
         if log and check.slot.warm_up:
             log.append(WarmedUp(job=str(check.job.jobid), case=check.display_name))
         elif log:
@@ -73,27 +81,44 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
         """Write down why there is no run."""
         log = self._log_of(task)
         self._failed[_key(task.testcase)] = log is not None
-        if log:
-            log.append(Failed(failure=failure_of(task)))
-        self._report("fail", task)
+        if log is None:
+            self._report("fail", task)
+            return
+        failure = failure_of(task)
+        log.append(Failed(failure=failure))
+        self._report("fail", task, failure.reason)
+        self._give_up_if_nothing_works(failure, task.check.rotation.places)
 
-    def on_task_abort(self, task: Any) -> None:
-        """Report that ReFrame was told to end: nothing failed."""
-        self._report("abort", task)
+    def _give_up_if_nothing_works(self, failure: Failure, places: int) -> None:
+        """End ReFrame, as its ``--maxfail`` does, if the first runs of several checks have failed on a side.
+
+        A check counts if it failed on two of its places, since a single broken node fails every check.
+        """
+        counts = self._first_failures.get(failure.side)
+        if counts is None or failure.node_lost:
+            return
+        counts[failure.check] += 1
+        if sum(count >= min(places, 2) for count in counts.values()) >= MAX_FAILED_CHECKS:
+            raise FailureLimitError(
+                f"no run has ended well on {failure.partition}, and {MAX_FAILED_CHECKS} checks failed there"
+            )
 
     def on_task_skip(self, task: Any) -> None:
         """Write down a case that skipped itself, or whose fixture failed.
 
-        A case that waits for a failed run is not written down: the log has the reason already.
+        A case that waits for a failed run is neither written down nor reported: its cause was.
         """
         log = self._log_of(task)
         causes = [self._failed[key] for case in task.testcase.deps if (key := _key(case)) in self._failed]
         self._failed[_key(task.testcase)] = log is not None
-        if log and not any(causes):
+        if any(causes):
+            self._ended += 1
+            return
+        if log:
             log.append(Failed(failure=failure_of(task, "infrastructure" if causes else "refused")))
         self._report("skip", task)
 
-    def _report(self, kind: Literal["run", "ok", "fail", "skip", "abort"], task: Any) -> None:
+    def _report(self, kind: Literal["run", "ok", "fail", "skip"], task: Any, reason: str = "") -> None:
         self._ended += kind != "run"
         check, slot = task.check, getattr(task.check, "slot", None)
         send(
@@ -104,15 +129,17 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
                 side=slot and slot.side,
                 pair=slot and slot.pair,
                 warm_up=bool(slot and slot.warm_up),
+                nodes=tuple(getattr(check, "named_nodes", ())),
+                reason=reason,
                 ended=self._ended,
                 total=self._total,
             )
         )
 
     def _ignore(self, task: Any) -> None:
-        """Ignore an event that is not the end of a run."""
+        """Ignore an event that is not the end of a run; what ReFrame is told to end has not failed."""
 
-    on_task_compile = on_task_exit = on_task_compile_exit = _ignore
+    on_task_compile = on_task_exit = on_task_compile_exit = on_task_abort = _ignore
     on_task_xfailure = on_task_xsuccess = on_task_failure
 
 

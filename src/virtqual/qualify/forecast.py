@@ -6,33 +6,25 @@ system file states, are assumed to be there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import chain
 
 from virtqual.errors import UsageError
-from virtqual.harness import catalogue, repetitions
-from virtqual.harness.catalogue import Entry
+from virtqual.files.wording import Range
+from virtqual.harness import catalogue
 from virtqual.qualify import opening, plan, requested
 from virtqual.qualify.allocations import can_rotate, choose_rotated_nodes
 from virtqual.qualify.requirements import foresee_answer
 from virtqual.session.session import Request
 from virtqual.site import held
 from virtqual.site.configuration import load_system
+from virtqual.site.options import parse_minutes, parse_options
 from virtqual.site.slurm import SilentError, find_partition_name, list_node_states, select_nodes
 from virtqual.site.systems import System
 from virtqual.stack import manifest, registry, spack
 from virtqual.verdict.pairs import SIDES, Side
-
-#: Time that Slurm, and the notes before and after the program, add to a run that was never measured.
-MAX_START_S = 5.0
-
-
-class Range(NamedTuple):
-    """The least and the most that something may be."""
-
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -57,6 +49,8 @@ class Forecast:
     #: Seconds of the first round, and of all pairs that are allowed.
     first_round_s: Range
     all_rounds_s: Range
+    #: Time limit of the job that holds the nodes; infinity if none is stated, or each round has a job.
+    job_limit_s: float
     #: Nodes of both sides that are held for the session; 0 if each run is a job.
     held_nodes: int
     #: On how many nodes of a side at once checks of one node run.
@@ -110,9 +104,11 @@ def forecast(request: Request) -> Forecast:
     rotated, silence = _choose_nodes(system)
     looks, turns = plan.look_schedule(request, chosen)
     warm_ups = 1 + len(looks) if system.virtual.recreate_vms else 1  # of new VMs about once a look
-    recalled = plan.recall_durations(request, request.system).seconds
-    aim = repetitions.choose_aim(system.native.scale, system.native.run_seconds)
-    assumed = Range(aim, aim * repetitions.MAX_SLOWER)
+    durations = plan.Durations(
+        plan.recall_seconds(request.system),
+        {entry.case: entry.nodes for entry in planned},
+        plan.assume_seconds(system),
+    )
     total_nodes = sum(map(len, rotated.values())) or system.native.nodes + system.virtual.nodes
     return Forecast(
         cases=tuple(
@@ -120,14 +116,15 @@ def forecast(request: Request) -> Forecast:
                 name=entry.name,
                 nodes=entry.nodes,
                 runs=2 * (turns + 1) * held.count_places(rotated, entry.nodes),  # a warm-up is one turn more
-                seconds=recalled.get(entry.case, {}),
+                seconds=durations.seconds.get(entry.case, {}),
             )
             for entry in planned
         ),
         not_run=tuple(catalogue.group_missing(catalogue.find_missing(requested_entries, features, nodes))),
-        assumed_s=assumed,
-        first_round_s=_predict_rounds(turns + 1, planned, recalled, assumed, rotated),
-        all_rounds_s=_predict_rounds(looks[-1] + warm_ups, planned, recalled, assumed, rotated),
+        assumed_s=durations.assumed,
+        first_round_s=durations.estimate(turns + 1, rotated),
+        all_rounds_s=durations.estimate(looks[-1] + warm_ups, rotated),
+        job_limit_s=_find_job_limit(system),
         held_nodes=total_nodes if system.native.session_access else 0,
         places=held.count_places(rotated, 1),
         silence=silence,
@@ -145,21 +142,14 @@ def _assume_features(stack: str) -> set[str]:
     return {feature for program in programs if not program.get("extra") for feature in program["features"]}
 
 
-def _predict_rounds(
-    turns: int,
-    planned: Sequence[Entry],
-    recalled: Mapping[str, Mapping[Side, float]],
-    assumed: Range,
-    rotated: held.Nodes,
-) -> Range:
-    """Return how long so many turns of all planned cases take, s."""
-    nodes = {entry.case: entry.nodes for entry in planned}
-    totals = []
-    for seconds in (assumed.low, assumed.high + MAX_START_S - plan.RUN_OVERHEAD_S):
-        sides: dict[Side, float] = {"native": seconds, "virtual": seconds}
-        times = {case: {**sides, **recalled.get(case, {})} for case in nodes}
-        totals.append(plan.Durations(times, nodes).estimate(turns, rotated) or 0.0)
-    return Range(*totals)
+def _find_job_limit(system: System) -> float:
+    """Return the least ``--time`` of `extras.session_access`, s; infinity if none bounds a session."""
+    if system.virtual.recreate_vms:
+        # Each round has a job of its own.
+        return math.inf
+    options = (parse_options(system.partition(side).session_options) for side in SIDES)
+    limits = (60 * parse_minutes(value) for option, value in chain(*options) if option == "--time")
+    return min(limits, default=math.inf)
 
 
 def _choose_nodes(system: System) -> tuple[dict[str, list[str]], str | None]:

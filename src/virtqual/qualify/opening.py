@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ from virtqual.session.summary import find_for, find_good
 from virtqual.site import placement, probe, systems
 from virtqual.site.configuration import load_system
 from virtqual.site.held import DEFAULT_NODES
+from virtqual.site.hosts import find_hosts
 from virtqual.site.nodes import GLANCE_INTERVAL_S, OWN_GLANCE_INTERVAL_S, Watch
 from virtqual.site.slurm import cancel_jobs
 from virtqual.site.systems import System
@@ -150,6 +151,7 @@ def _begin(job: Qualification, notes: list[str]) -> Qualification:
     if job.watch.short:
         job.nodes = min(map(job.watch.working, systems.SIDES))
         notes += [f"{reason}: the session uses {job.nodes} of each side." for reason in job.watch.short]
+    notes += _name_outliers(job)
     # A check that was not measured must not be taken for passed.
     entries = catalogue.select(plan.read_entries(job.log.directory), job.request.names, job.request.tags)
     job.not_run = catalogue.group_missing(catalogue.find_missing(entries, *job.has))
@@ -160,6 +162,20 @@ def _begin(job: Qualification, notes: list[str]) -> Qualification:
     if not job.system.native.session_access:
         job.watch.say = job.screen.note
     return job
+
+
+def _name_outliers(job: Qualification) -> Iterator[str]:
+    """Yield a note about each host that the earlier session set aside and this one may use."""
+    nodes_of = {side: job.system.partition(side).extras.nodes_of_hosts for side in SIDES}
+    hosts = {
+        host for side in SIDES for host in find_hosts(nodes_of[side], job.watch.nodes(side), side).values()
+    }
+    for outlier in job.earlier.outliers if job.earlier else ():
+        if hosts.intersection(outlier.host.split("+")):
+            yield (
+                f"Session {job.head.against} set a host aside that this one may use again: {outlier}. "
+                "Repair it, or leave it out (docs/add-a-system.md, step 5)."
+            )
 
 
 def _find_resumable(name: str, on: str) -> tuple[Log, Request]:

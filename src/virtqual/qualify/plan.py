@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from virtqual.errors import UsageError
-from virtqual.harness import catalogue
+from virtqual.files.wording import Range
+from virtqual.harness import catalogue, repetitions
 from virtqual.harness.catalogue import Entry
 from virtqual.qualify.state import Qualification
 from virtqual.session.judge import Judged, choose_min_pairs
@@ -18,14 +19,17 @@ from virtqual.session.session import Request, Round, Session
 from virtqual.session.summary import durations_of, find_recent
 from virtqual.site import held
 from virtqual.site.held import Rotation
+from virtqual.site.systems import System
 from virtqual.verdict.budget import HypervisorClass
-from virtqual.verdict.pairs import Side
+from virtqual.verdict.pairs import SIDES, Side
 from virtqual.verdict.rule import LOOKS, MIN_BOOTS, MIN_PAIRS_TO_QUALIFY
 
 #: Turns of each boot, but for the last of `MIN_BOOTS`: four pairs have two boots, six have three.
 TURNS_OF_BOOT = 2
 #: Seconds that ReFrame takes to start, and that a run takes beside its job.
 REFRAME_START_S, RUN_OVERHEAD_S = 5, 1
+#: Time that Slurm, and the notes before and after the program, add to a run that was never measured.
+MAX_START_S = 5.0
 
 
 def check_pairs(request: Request) -> None:
@@ -116,16 +120,20 @@ def _rotations(job: Qualification) -> dict[str, Rotation]:
 
 def count_unfinished_turns(job: Qualification, session: Session, part: Round) -> dict[str, int]:
     """Return by check how many turns of a round are not complete; checks that failed are left out."""
-    entries = [e for e in read_entries(job.log.directory) if e.paired and not e.explain_unfit(*job.has)]
     failed, rotations = {failure.check for failure in session.failures}, _rotations(job)
     unfinished = {}
-    for check in sorted({*(part.checks or select_cases(job.request, entries))} - failed):
+    for check in sorted({*(part.checks or select_cases(job.request, _list_fit(job)))} - failed):
         rotation = rotations[check]
         runs = Counter(turn for turn in _turns(session, check, rotation) if turn >= part.first)
         complete = sum(count >= 2 * rotation.places for count in runs.values())
         if (missing := part.last - part.first + 1 - complete) > 0:
             unfinished[check] = missing
     return unfinished
+
+
+def _list_fit(job: Qualification) -> list[Entry]:
+    """Return the checks on both sides that can run in the session."""
+    return [e for e in read_entries(job.log.directory) if e.paired and not e.explain_unfit(*job.has)]
 
 
 def _turns(session: Session, check: str, rotation: Rotation) -> list[int]:
@@ -176,18 +184,26 @@ def _make_rounds(session: Session, ranges: Mapping[str, tuple[int, int]]) -> lis
 
 
 class Durations(NamedTuple):
-    """How long a run of each case takes on each side, and on how many nodes of a side."""
+    """How long runs take on each side by case, s, and on how many nodes of a side each case runs.
+
+    A run that is not among the `seconds` takes as long as `assumed`.
+    """
 
     seconds: Mapping[str, Mapping[Side, float]]
     nodes: Mapping[str, int]
+    assumed: Range
 
-    def estimate(self, turns: int, rotated: held.Nodes) -> float | None:
-        """Return how long so many turns of all cases take, seconds; None if nothing was ever run."""
+    def estimate(self, turns: int, rotated: held.Nodes) -> Range:
+        """Return how long so many turns of all cases take, s."""
+        ends = (self.assumed.low, self.assumed.high + MAX_START_S - RUN_OVERHEAD_S)
+        return Range(*(self._add_up(turns, rotated, assumed) for assumed in ends))
+
+    def _add_up(self, turns: int, rotated: held.Nodes, assumed: float) -> float:
         total, longest_pair = 0.0, 0.0
         busy: Counter[Side] = Counter()
-        for case, sides in self.seconds.items():
-            nodes = self.nodes.get(case, 1)
-            times = {side: seconds + RUN_OVERHEAD_S for side, seconds in sides.items()}
+        for case, nodes in self.nodes.items():
+            sides = self.seconds.get(case, {})
+            times = {side: sides.get(side, assumed) + RUN_OVERHEAD_S for side in SIDES}
             if nodes == 1 and rotated:
                 # Nodes work at once: one case runs natively while another runs in VMs.
                 busy.update(times)
@@ -195,36 +211,33 @@ class Durations(NamedTuple):
             else:
                 total += held.count_places(rotated, nodes) * sum(times.values())
         total += max(longest_pair, *busy.values(), 0.0)
-        return REFRAME_START_S + turns * total if self.seconds else None
+        return REFRAME_START_S + turns * total if self.nodes else 0.0
 
 
-def estimate_round(job: Qualification, session: Session, checks: Sequence[str], turns: int) -> float | None:
-    """Return how long a round should take, seconds; None if none of its cases was ever run."""
+def estimate_round(job: Qualification, session: Session, checks: Sequence[str], turns: int) -> Range:
+    """Return how long a round of some checks, or of all that were requested, should take, s."""
+    entries = _list_fit(job)
+    cases = checks or select_cases(job.request, entries)
+    nodes = _nodes_of_cases(entry for entry in entries if entry.case in cases)
     durations = durations_of(session)
-    seconds = {check: durations[check].medians for check in durations if not checks or check in checks}
-    if seconds:
-        expected = Durations(seconds, _nodes_of_cases(read_entries(job.log.directory)))
-    else:
-        expected = recall_durations(job.request, session.system)
-    return expected.estimate(turns, job.rotated)
+    seconds = recall_seconds(session.system) if nodes.keys() - durations.keys() else {}
+    seconds |= {case: durations[case].medians for case in durations}
+    return Durations(seconds, nodes, assume_seconds(job.system)).estimate(turns, job.rotated)
 
 
-def recall_durations(request: Request, system: str) -> Durations:
-    """Return how long the selected cases took in earlier sessions: each case in the latest that ran it."""
+def assume_seconds(system: System) -> Range:
+    """Return how long the programs of a run take if it was never measured, s."""
+    aim = repetitions.choose_aim(system.native.scale, system.native.run_seconds)
+    return Range(aim, aim * repetitions.MAX_SLOWER)
+
+
+def recall_seconds(system: str) -> dict[str, Mapping[Side, float]]:
+    """Return how long the runs of each case took on each side, s, in the latest session that ran it."""
     seconds: dict[str, Mapping[Side, float]] = {}
-    nodes: dict[str, int] = {}
-    cases: set[str] | None = None
-    for directory, summary in find_recent(system):
-        try:
-            entries = read_entries(directory)
-        except UsageError:
-            continue
-        if cases is None:
-            cases = select_cases(request, entries)
-        for case in cases & summary.durations.keys():
-            seconds.setdefault(case, summary.durations[case].medians)
-        nodes = {**_nodes_of_cases(entries), **nodes}
-    return Durations(seconds, nodes)
+    for _, summary in find_recent(system):
+        for case, durations in summary.durations.items():
+            seconds.setdefault(case, durations.medians)
+    return seconds
 
 
 def read_entries(directory: Path) -> tuple[Entry, ...]:

@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 
 from virtqual.errors import InfrastructureError
+from virtqual.files.wording import pluralize
 from virtqual.harness import order, process
 from virtqual.harness.kinds import VERDICT
 from virtqual.harness.progress import CaseEvent
@@ -123,7 +124,11 @@ def _describe(part: Round, request: Request, places: int) -> str:
     checks = f"checks {' and '.join(selection)}" if selection else "every check"
     if part.checks:
         checks = ", ".join(part.checks)
-    pairs = f"pair {part.first}"
-    if part.first != part.last:
-        pairs = f"pairs {part.first} {'and' if part.last == part.first + 1 else 'to'} {part.last}"
-    return f"{checks}: {pairs}{f' on each of {places} nodes' if places > 1 else ''}"
+    turns = part.last - part.first + 1
+    if places > 1:
+        # The progress counts the pairs of all nodes.
+        return (
+            f"{checks}: {pluralize(turns, 'more pair' if part.first else 'pair')} on each of {places} nodes"
+        )
+    pairs = f"pairs {part.first} {'and' if turns == 2 else 'to'} {part.last}"
+    return f"{checks}: {pairs if turns > 1 else f'pair {part.first}'}"

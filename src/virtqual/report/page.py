@@ -37,6 +37,7 @@ from virtqual.report.identity import describe
 from virtqual.report.projection import Slowdown, project_noise
 from virtqual.report.terminal import describe_head, format_duration
 from virtqual.runs import Run
+from virtqual.session.conclusion import describe_failures
 from virtqual.session.judge import admitted_of
 from virtqual.session.pairing import checks_of, series_of
 from virtqual.session.session import Session
@@ -256,6 +257,7 @@ def _content(session: Session) -> dict[str, Any]:
             for name, part in all_sizes.items()
             if name not in series and part.valid
         ],
+        "failures": describe_failures(session.failures),
         "unmeasured": {name: reasons for name, reasons in session.refused.items() if name not in judged},
         "facts": facts,
         "brief": [facts["system"], f"class {facts['class']}", facts["measured"], facts["session"]],

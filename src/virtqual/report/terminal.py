@@ -12,10 +12,11 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from virtqual.files.wording import printable
+from virtqual.files.wording import Range, format_time, list_names, printable
 from virtqual.harness.progress import CaseEvent
 from virtqual.report import preflight
 from virtqual.report.console import verbatim
+from virtqual.session.conclusion import describe_failures
 from virtqual.session.session import MAX_LABEL_CHARS, Head, Session
 from virtqual.site.placement import format_setting
 from virtqual.verdict import Interval, Outcome, Verdict
@@ -44,7 +45,7 @@ class Terminal:
         self._progress: Progress | None = None
         self._task: TaskID | None = None
         self._began = 0.0
-        self._expected: float | None = None
+        self._expected = Range(0.0, 0.0)
         self._done = self._total = 0
         self._first: float | None = None
 
@@ -69,13 +70,12 @@ class Terminal:
         """Show a note at once."""
         self._say(Text(text, style="yellow"))
 
-    def round_begins(self, number: int, what: str, seconds: float | None) -> None:
+    def round_begins(self, number: int, what: str, seconds: Range) -> None:
         """Show what this round runs, and its expected duration."""
         self._expected, self._began = seconds, time.monotonic()
         self._done, self._total, self._first = 0, 0, None
-        when = f"about {format_duration(seconds)}" if seconds else "duration not known yet"
         head = Text("\n").append(f"round {number}", "bold")
-        self._say(head.append(f"  {what}  ").append(f"({when})", "dim"))
+        self._say(head.append(f"  {what}  ").append(f"(about {_format_bounds(seconds)})", "dim"))
         if self.console.is_terminal:
             self._progress = Progress(
                 BarColumn(bar_width=8),
@@ -96,11 +96,13 @@ class Terminal:
             self._first = time.monotonic()
         if event.total:
             self._done, self._total = event.ended, event.total
+        reason = printable(event.reason, MAX_VALUE_CHARS)
+        line = f"{event.kind:<5} {_case(event)}{reason and f': {reason}'}"
         if event.kind != "run" and not self._progress:
             elapsed = format_duration(time.monotonic() - self._began)
-            self._say(f"  {event.ended:>3}/{event.total} {elapsed:>8}  {event.kind:<5} {_case(event)}")
+            self._say(f"  {event.ended:>3}/{event.total} {elapsed:>8}  {line}")
         elif event.kind not in ("ok", "run"):
-            self._say(f"  {event.kind:<5} {_case(event)}", style="red")
+            self._say(f"  {line}", style="red")
         if self._progress and self._task is not None:
             if event.kind == "run":
                 self._progress.update(self._task, description=_case(event))
@@ -114,9 +116,8 @@ class Terminal:
             spent = now - (self._first or self._began)
             rest = format_duration(spent * (self._total - self._done) / self._done)
             return f"{self._done}/{self._total} ~{rest} left"
-        if self._expected is None:
-            return ""
-        return f"~{format_duration(max(self._expected - (now - self._began), 0))} left"
+        bounds = Range(*(max(seconds - (now - self._began), 0) for seconds in self._expected))
+        return f"~{_format_bounds(bounds)} left"
 
     def round_ends(self) -> None:
         """Close the progress display."""
@@ -154,7 +155,9 @@ class Terminal:
         if any(verdict.outcome is Outcome.WITHIN for verdict in verdicts):
             note += " WITHIN is below budget + margin."
         if any(verdict.points for verdict in verdicts):
-            note += " Of a curve: mean over its sizes."
+            note += " Of a curve: mean over all its sizes."
+        if any(verdict.points and verdict.findings for verdict in verdicts):
+            note += " Below: only its sizes over budget."
         self._dim(note)
         for verdict in verdicts:
             if verdict.outcome not in (Outcome.WITHIN, Outcome.BASELINE):
@@ -192,8 +195,8 @@ class Terminal:
             self._dim(f"          in full: virtqual preflight {session.session}")
 
     def _not_measured(self, session: Session) -> None:
-        for failure in session.failures:
-            self._say(Text(f"failed: {failure.case} on {failure.partition}: {failure.reason}", style="red"))
+        for text in describe_failures(session.failures):
+            self._say(Text(f"failed: {text}", style="red"))
         if session.not_run:
             self._dim("Not run here:")
             for line in session.not_run:
@@ -201,13 +204,12 @@ class Terminal:
 
 
 def _case(event: CaseEvent) -> str:
-    """Return the pair, side and check of an event."""
-    check = event.check.replace(" %", " ")
+    """Return the pair, side, check and nodes of an event; a warm-up is of no pair."""
+    check, nodes = event.check.replace(" %", " "), list_names(event.nodes, 1)
     if event.side is None:
         return f"{check} on {event.partition}"
-    if event.warm_up:
-        return f"warm-up{f' {event.pair}' if event.pair else ''} {event.side} {check}"
-    return f"pair {event.pair} {event.side} {check}"
+    place = "warm-up" if event.warm_up else f"pair {event.pair}"
+    return f"{place} {event.side} {check}{nodes and f' on {nodes}'}"
 
 
 def describe_head(head: Head) -> dict[str, str]:
@@ -264,6 +266,11 @@ def _row(verdict: Verdict, estimate: Interval | None, *, beside: bool) -> tuple[
     if beside:
         return ("  change", "", "", "", shown, word, str(verdict.pairs))
     return (verdict.name, *values, verdict.unit, shown, word, str(verdict.pairs))
+
+
+def _format_bounds(seconds: Range) -> str:
+    """Return the bounds of a duration, or the duration with more digits if both are alike."""
+    return format_duration(seconds.low) if seconds.low == seconds.high else format_time(seconds)
 
 
 def format_duration(seconds: float) -> str:

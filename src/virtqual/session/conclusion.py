@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 
 from virtqual.errors import INTERRUPTED, InfrastructureError, RefusedError
-from virtqual.files.wording import pluralize
+from virtqual.files.wording import list_names, pluralize
 from virtqual.references import CheckSet, project_references
 from virtqual.session.judge import Judged
-from virtqual.session.session import UNJUDGED_ANSWERS, Session
+from virtqual.session.session import UNJUDGED_ANSWERS, Failure, Session
 from virtqual.verdict import Outcome, SessionVerdict, Verdict, worst_outcome
 from virtqual.verdict.budget import Gate
 
@@ -80,13 +81,23 @@ def conclude(
 
 def _list_broken(session: Session) -> list[str]:
     """Return what failed of the infrastructure, in words."""
-    failures = [
-        f"{failure.case} on {failure.partition}: {failure.reason}"
-        for failure in session.failures
-        # If nothing was measured at all, no single check is the cause.
-        if failure.kind == "infrastructure" or (failure.kind == "failed" and not session.runs)
+    broken = list(session.basis.broken) if session.basis else []
+    kinds = {"infrastructure"}
+    if not session.runs:
+        # Nothing was measured at all: no single check is the cause.
+        kinds |= {"failed", "refused"} if broken else {"failed"}
+    return broken + describe_failures(failure for failure in session.failures if failure.kind in kinds)
+
+
+def describe_failures(failures: Iterable[Failure]) -> list[str]:
+    """Return which cases left no run, and why; reasons that differ only in numbers stand together."""
+    alike: dict[tuple[str, str], list[Failure]] = defaultdict(list)
+    for failure in failures:
+        alike[failure.partition, re.sub(r"\d[\d.]*", "N", failure.reason)].append(failure)
+    return [
+        f"{list_names([failure.case for failure in group], 1)} on {partition}: {group[0].reason}"
+        for (partition, _), group in alike.items()
     ]
-    return [*(session.basis.broken if session.basis else ()), *failures]
 
 
 def _store_judgement(session: Session, judged: Judged) -> None:

@@ -3,9 +3,11 @@
 from types import SimpleNamespace
 
 import pytest
-from reframe.core.exceptions import SanityError, SkipTestError
+from reframe.core.exceptions import FailureLimitError, SanityError, SkipTestError
 
+from virtqual.harness.order import ONE_PLACE
 from virtqual.harness.recorder import Recorder, failure_of
+from virtqual.site.held import Rotation
 
 
 def task(name, error, *deps, exitcode=0):
@@ -14,6 +16,7 @@ def task(name, error, *deps, exitcode=0):
         display_name=name,
         unique_name=name,
         slot=SimpleNamespace(pair=0, side="virtual", warm_up=False),
+        rotation=ONE_PLACE,
         job=SimpleNamespace(jobid=1, state="COMPLETED", exitcode=exitcode),
     )
     case = SimpleNamespace(
@@ -77,3 +80,32 @@ def test_the_signal_that_killed_a_program_is_named(code, reason):
     error = SanityError(f"job exited with exit code {code}")
     failure = failure_of(task("stream", error, exitcode=code))
     assert (failure.kind, failure.reason) == ("failed", f"job exited with {reason}")
+
+
+def fail(recorder, checks, places, state="COMPLETED"):
+    """Report a failed run of each check, whose runs rotate among so many places."""
+    for check in checks:
+        failed = task(check, SanityError("no such file"), exitcode=1)
+        failed.check.rotation, failed.check.job.state = Rotation(places, places), state
+        recorder.on_task_failure(failed)
+
+
+@pytest.mark.parametrize(("checks", "places"), [("abc", 1), ("abcabc", 8), ("aaabbbbcc", 8)])
+def test_reframe_ends_once_three_checks_have_failed_on_a_side(recorded, checks, places):
+    recorder, events = recorded
+    fail(recorder, checks[:-1], places)
+    with pytest.raises(FailureLimitError, match="no run has ended well on vm, and 3 checks failed there"):
+        fail(recorder, checks[-1], places)
+    assert len(events) == len(checks)
+
+
+@pytest.mark.parametrize("case", ["two checks", "one node", "a lost node", "one works"])
+def test_reframe_goes_on_if_something_may_work(recorded, case):
+    recorder, _ = recorded
+    if case == "one works":
+        works = task("works", None)
+        works.check.slot.warm_up = True
+        recorder.on_task_success(works)
+    checks = {"two checks": "aabb", "one node": "abcdef"}.get(case, "abc")
+    state = "NODE_FAIL" if case == "a lost node" else "COMPLETED"
+    fail(recorder, checks, 8 if case == "one node" else 1, state)

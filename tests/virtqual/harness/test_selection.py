@@ -64,10 +64,10 @@ def test_checks_that_cannot_run_are_listed_once_for_each_reason():
     reason = "no program with the feature 'namd' in the stack"
     missing = [
         Missing("namd (2 cases)", reason, "namd"),
-        Missing("milc_2", reason, "milc"),
+        Missing("milc_2 (2 of 3 cases)", reason, "milc"),
         *(Missing(name, "needs 2 VMs") for name in ("stream_vms", "namd_vms")),
     ]
     assert group_missing(missing) == [
-        "no program in the stack for: namd (2 cases) (namd), milc_2 (milc)",
+        "no program in the stack for: namd (2 cases), milc_2 (2 of 3 cases, milc)",
         "needs 2 VMs: stream_vms, namd_vms",
     ]
