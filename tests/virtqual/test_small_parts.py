@@ -2,7 +2,6 @@
 
 import doctest
 import importlib
-import tomllib
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -30,12 +29,6 @@ SOURCE = Path(__file__).parents[2] / "src"
 def test_worked_examples(name):
     failed, tried = doctest.testmod(importlib.import_module(name))
     assert (failed, tried > 0) == (0, True)
-
-
-def test_files_that_mutation_testing_names_are_there():
-    settings = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text("utf-8"))["tool"]["mutmut"]
-    names = [*settings["also_copy"], *settings["pytest_add_cli_args_test_selection"]]
-    assert [name for name in names if not (SOURCE.parent / name).exists()] == []
 
 
 def test_arrays_that_do_not_exceed_the_caches_are_not_called_memory():

@@ -188,12 +188,15 @@ def vm_size(native: Identity, virtual: Identity, limits: Limits) -> Found:
 def placement(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A host may move each vCPU and each page of memory that is not pinned."""
     host = require(virtual.host)
-    for what, value in (("vCPUs", host.vcpus_pinned), ("memory", host.memory_pinned)):
-        one_node = seen(host.numa_nodes) and host.numa_nodes == 1
-        if not seen(value):
-            yield NotObservable(not_observable=f"whether the {what} are pinned: {value.not_observable}")
-        elif not value and not (what == "memory" and one_node):
-            yield f"{host.source}: the VM's {what} {'are' if what == 'vCPUs' else 'is'} not pinned"
+    one_node = seen(host.numa_nodes) and host.numa_nodes == 1
+    for what, pinned, may_move in (
+        ("vCPUs are", host.vcpus_pinned, False),
+        ("memory is", host.memory_pinned, one_node),
+    ):
+        if not seen(pinned):
+            yield NotObservable(not_observable=f"whether the {what} pinned: {pinned.not_observable}")
+        elif not pinned and not may_move:
+            yield f"{host.source}: the VM's {what} not pinned"
 
 
 @rule("nodes", "overcommit")

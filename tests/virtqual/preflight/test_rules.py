@@ -5,7 +5,7 @@ from preflight_pairs import node, run
 
 from virtqual import paths
 from virtqual.files.datafile import parse
-from virtqual.identity import Load, NotObservable
+from virtqual.identity import Load, NotObservable, gather, readers
 from virtqual.identity import host as hosts
 from virtqual.preflight.compare import apply_rules, compare, compare_runs
 from virtqual.preflight.rules import RULES
@@ -44,17 +44,34 @@ CASES = {
             "is emulated in software (QEMU TCG CPU version 2.5+)",
         )
     ],
-    "cpu-model": [({}, {"model\t\t: 85": "model\t\t: 79"}, {}, "6-85-7 natively and GenuineIntel 6-79-7")],
+    "cpu-model": [
+        (
+            {},
+            {"model\t\t: 85": "model\t\t: 79"},
+            {},
+            "the CPU is GenuineIntel 6-85-7 natively and GenuineIntel 6-79-7",
+        )
+    ],
     "cpu-features": [
-        ({}, {" avx2": ""}, {}, "the VM's CPU lacks avx2"),
+        ({}, {" avx2 bmi2": ""}, {}, "the VM's CPU lacks avx2 bmi2"),
         ({" avx2": ""}, {}, {}, "has avx2, which the native CPU lacks"),
     ],
-    "cpu-count": [({}, {r"(Cpus_allowed_list:\t)0-7": r"\g<1>0-3"}, {}, "8 natively and 4 in the VM")],
+    "cpu-count": [
+        ({}, {r"(Cpus_allowed_list:\t)0-7": r"\g<1>0-3"}, {}, "the number of usable CPUs is 8 natively and 4")
+    ],
     "clock-source": [({}, {"(current_clocksource):tsc": r"\1:hpet"}, {}, "virtual reads the time from hpet")],
-    "clock-differs": [({}, {"(current_clocksource):tsc": r"\1:kvm-clock"}, {}, "tsc natively and kvm-clock")],
+    "clock-differs": [
+        (
+            {},
+            {"(current_clocksource):tsc": r"\1:kvm-clock"},
+            {},
+            "the clock source is tsc natively and kvm-clock",
+        )
+    ],
     "frequency": [
         ({":performance": ":powersave"}, {}, {}, "powersave natively, not performance"),
         ({}, {}, {"turbo": "off"}, "turbo is on natively and off in the VM"),
+        ({}, {}, {"governor": "powersave"}, "the frequency governor is performance natively and powersave"),
     ],
     "mitigations": [({}, {"(meltdown):.*": r"\1:Mitigation: PTI"}, {}, "meltdown: 'Not affected' against")],
     "numa-hidden": [
@@ -78,10 +95,12 @@ CASES = {
         ({}, {}, {"node_interleaving": True}, "the system file says that memory is interleaved"),
     ],
     "smt": [
-        ({}, NO_SMT, {}, "2 natively and 1 in the VM"),
+        ({}, NO_SMT, {}, "the number of threads in use of one core is 2 natively and 1 in the VM"),
         (NO_SMT, NO_SMT, HOST, "8 vCPUs as cores, its host 4 cores with hyperthreads"),
     ],
-    "caches": [({}, {"(index3/size):.*": r"\1:16384K"}, {}, "19712K natively and 16384K in the VM")],
+    "caches": [
+        ({}, {"(index3/size):.*": r"\1:16384K"}, {}, "the last-level cache is 19712K natively and 16384K")
+    ],
     "vm-size": [({}, ONE_NODE, HOST, "8 vCPUs in 1 NUMA node, a node of its host has 4")],
     "placement": [({}, {}, {"vcpus_pinned": False, "memory_pinned": True}, "vCPUs are not pinned")],
     "overcommit": [
@@ -90,7 +109,12 @@ CASES = {
         ({}, {}, {"vms_per_host": 2}, "of one host, 2 VMs have 8 cores together, their host 4"),
     ],
     "memory-pages": [
-        ({}, {r"\[always\] madvise": "always [madvise]"}, {}, "always natively and madvise"),
+        (
+            {},
+            {r"\[always\] madvise": "always [madvise]"},
+            {},
+            "the mode of transparent huge pages is always natively and madvise",
+        ),
         ({}, {}, {"memory_backing": "base pages"}, "backed by base pages"),
         ({}, {}, {"iommu_large_pages": False}, "4 KiB pages"),
     ],
@@ -109,18 +133,37 @@ CASES = {
     "hca-locality": [({r"numa_node:0": "numa_node:5"}, {}, {}, "native: mlx5_0 is on NUMA node 5")],
     "hca-firmware": [({}, {"16.35.3006": "16.28.1002"}, {}, "16.35.3006 natively and 16.28.1002")],
     "write-combining": [({}, {"GenuineIntel": "AuthenticAMD"}, {}, "write combining is Intel only")],
-    "kernel": [({}, {"5.14.0-427": "5.14.0-503"}, {}, "5.14.0-427.el9.x86_64 natively and 5.14.0-503")],
+    "kernel": [
+        ({}, {"5.14.0-427": "5.14.0-503"}, {}, "the kernel is 5.14.0-427.el9.x86_64 natively and 5.14.0-503")
+    ],
     "command-line": [
         ({}, {"mitigations=auto": "mitigations=off idle=poll"}, {}, "idle=poll mitigations=off")
     ],
     "tuned-profile": [
-        ({}, {"hpc-compute": "virtual-guest"}, {}, "hpc-compute natively and virtual-guest"),
-        ({}, NO_TUNED, {}, "hpc-compute natively, none is seen in the VM (/etc/tuned/active_profile: "),
+        (
+            {},
+            {"hpc-compute": "virtual-guest"},
+            {},
+            "the tuned profile is hpc-compute natively and virtual-guest",
+        ),
+        (
+            {},
+            NO_TUNED,
+            {},
+            "the tuned profile is hpc-compute natively, none is seen in the VM (/etc/tuned/active_p",
+        ),
         (NO_TUNED, {}, {}, "hpc-compute in the VM, none is seen natively"),
     ],
-    "numa-balancing": [({}, {"(numa_balancing):0": r"\1:1"}, {}, "0 natively and 1 in the VM")],
+    "numa-balancing": [
+        ({}, {"(numa_balancing):0": r"\1:1"}, {}, "numa_balancing is 0 natively and 1 in the VM")
+    ],
     "locked-memory": [
-        ({}, {"memory         unlimited": "memory         65536"}, {}, "unlimited natively and 65536")
+        (
+            {},
+            {"memory         unlimited": "memory         65536"},
+            {},
+            "the limit of locked memory is unlimited natively and 65536",
+        )
     ],
     "swap-configured": [({}, {r"SwapTotal:\s+0": "SwapTotal: 2097152"}, {}, "virtual has 2048 MiB of swap")],
 }
@@ -158,6 +201,39 @@ EXPECTED = {
 }
 ANSWERS = {"refuse": "refused", "report": "reported"}
 
+# What each item says that it could not see, if the nodes show nothing: of each side, or once.
+UNSEEN_OF_SIDES = {
+    "cpu-model": "the CPU",
+    "cpu-features": "CPU features",
+    "cpu-count": "the number of usable CPUs",
+    "clock-source": "clock source",
+    "clock-differs": "the clock source",
+    "frequency": "the frequency governor, turbo",
+    "mitigations": "mitigations",
+    "numa-hidden": "NUMA nodes",
+    "numa-false": "NUMA nodes",
+    "smt": "the number of threads in use of one core",
+    "caches": "the last-level cache",
+    "memory-pages": "the mode of transparent huge pages",
+    "kernel": "the kernel",
+    "command-line": "the kernel's command line",
+    "numa-balancing": "numa_balancing",
+    "locked-memory": "the limit of locked memory",
+}
+UNSEEN = {
+    "hypervisor-stated": ["neither the CPU's name nor a clock source tells it"],
+    "native-is-virtual": ["/proc/cpuinfo: empty or not there"],
+    "numa-interleaved": ["/sys/devices/system/cpu/cpu*/topology: not there"],
+    "vm-size": [
+        f"{what} of the VM and of a host node: esxi01 lacks one" for what in ("vCPUs", "MiB of memory")
+    ],
+    "placement": [
+        f"whether the {what} pinned: the hypervisor's host was not asked"
+        for what in ("vCPUs are", "memory is")
+    ],
+    "mtu": ["no network interface has the same name on both sides"],
+}
+
 
 def pair(native, virtual, host):
     guest = node("guest", **virtual)
@@ -191,6 +267,20 @@ def test_the_rule_finds_its_fault(request, item, native, virtual, host, says):
     assert [one for one in matched if one.action != "unseen"] == []
 
 
+def test_nodes_that_show_nothing_are_unseen_in_each_item_and_side():
+    native = readers.read(gather.parse("/proc/sys/kernel/hostname:x\nvirtqual-look/1\n"), "")
+    found = compare(native, native.on(hosts.make_host({}, "esxi01")), judging.policy(), "production")
+    assert {one.action for one in found} == {"unseen"}
+    reasons = {item: [one.reason for one in found if one.item == item] for item in UNSEEN}
+    assert reasons == UNSEEN
+    assert [(one.item, one.reason.partition(":")[0]) for one in found if one.item not in UNSEEN] == [
+        (item, f"{what} of {side}")
+        for item, whats in UNSEEN_OF_SIDES.items()
+        for what in whats.split(", ")
+        for side in ("native", "virtual")
+    ]
+
+
 @pytest.mark.parametrize(
     ("item", "change", "says"),
     [(item, *case) for item, cases in LOADS.items() for case in cases],
@@ -204,6 +294,24 @@ def test_the_rule_finds_its_load(request, item, change, says):
     assert apply_rules("load", policy, "kvm", QUIET) == []
     unseen = NotObservable(not_observable="not told")
     assert apply_rules("load", policy, "kvm", QUIET.model_copy(update=dict.fromkeys(change, unseen))) == []
+
+
+@pytest.mark.parametrize(
+    ("item", "limit", "change"),
+    [
+        ("steal", "share", lambda share: {"steal": share}),
+        ("foreign-load", "cpus", lambda cpus: {"foreign": cpus, "seconds": 1000.0}),
+        ("foreign-load", "cpu_seconds", lambda seconds: {"foreign": seconds, "seconds": 1.0}),
+        ("cpu-pressure", "share", lambda share: {"waiting": share}),
+        ("ballooning", "pages", lambda pages: {"ballooned": int(pages)}),
+        ("ballooning", "mib", lambda mib: {"memory_drift_mib": -int(mib)}),
+        ("swapping", "pages", lambda pages: {"swapped": int(pages)}),
+    ],
+)
+def test_a_load_at_its_limit_is_allowed(item, limit, change):
+    policy = judging.policy()
+    load = QUIET.model_copy(update=change(policy.items[item].limits[limit]))
+    assert apply_rules("load", policy, "kvm", load) == []
 
 
 def test_a_host_of_one_cpu_that_works_for_its_vm_takes_no_more_than_another_vm():
@@ -276,3 +384,15 @@ def test_what_is_not_so_on_all_nodes_is_said_with_their_names():
     found = {finding.item: finding.reason for finding in compare_runs(runs, judging.policy(), "esxi")}
     assert found["numa-hidden"].startswith(f"{others[1].node} with vm4: ")
     assert found["clock-differs"].startswith("the clock source is tsc natively")
+
+
+@pytest.mark.parametrize("hypervisor_class", ["esxi", "emulated"])
+def test_a_session_of_one_pair_shows_what_its_nodes_show(hypervisor_class):
+    nodes = node("bare", **{r"numa_node:0": "numa_node:5"}), node("guest", **{" avx2": ""})
+    runs = [run(side, 0, which, None) for side, which in zip(("native", "virtual"), nodes, strict=True)]
+    # A node beside which no VM ran is not compared.
+    identity = {**runs[0].identity, "spare": node("bare", **{" avx2": ""})}
+    runs[0] = runs[0].model_copy(update={"identity": identity})
+    findings = compare_runs(runs, judging.policy(), hypervisor_class)
+    assert findings == compare(*nodes, judging.policy(), hypervisor_class)
+    assert {"hca-locality", "cpu-features"} <= {finding.item for finding in findings}

@@ -1,12 +1,15 @@
 """Several VMs of one host against that host: each is a share of it, and together they must fit."""
 
 import pytest
-from preflight_pairs import node, quiet, run
+from preflight_pairs import busy, node, quiet, run
 from test_rules import SIZED_TO_ONE
 
 from virtqual.preflight import shares
-from virtqual.preflight.compare import check_runs, compare_runs
+from virtqual.preflight.compare import check_runs, check_transport, compare, compare_runs
+from virtqual.preflight.policy import Policy
+from virtqual.runs import Result
 from virtqual.session import judge as judging
+from virtqual.stack.manifest import ProcessorTarget
 
 # Half of the memory of the host, and the CPUs of one of its two NUMA nodes.
 HALF = {**SIZED_TO_ONE, r"MemTotal:\s+\d+": "MemTotal: 90000000"}
@@ -61,3 +64,28 @@ def test_shares_are_cut_numa_node_by_numa_node():
     whole = node("bare")
     assert [one.topology.used for one in shares.divided(whole, 2)] == ["0-1,4-5", "2-3,6-7"]
     assert [one.topology.used for one in shares.divided(whole, 4)] == ["0-1", "4-5", "2-3", "6-7"]
+
+
+@pytest.mark.parametrize(("hypervisor_class", "action"), [("esxi", "report"), ("kvm", "refuse")])
+def test_the_class_decides_about_each_kind_of_rule(hypervisor_class, action):
+    actions, policy = {"default": "refuse", "esxi": "report"}, judging.policy()
+    entries = {
+        name: entry.model_copy(update={"actions": actions, "limits_by_class": {}})
+        for name, entry in policy.items.items()
+    }
+    entries["copied-run"].limits_by_class["esxi"] = {"chance": 1e9}
+    policy = Policy(entries, policy.metrics)
+    update = {"load": busy(), "communication": 0.01, "seconds": 0.5}
+    made = [one.model_copy(update=update) for one in runs(node("bare"))]
+    checked_runs, findings = check_runs(made, policy, hypervisor_class)
+    kinds = {"foreign-load", "cpu-pressure", "communication", "impossible-time", "host-share"}
+    if hypervisor_class == "esxi":
+        kinds.add("copied-run")
+    assert {(one.item, one.action) for one in findings} == {(item, action) for item in kinds}
+    assert all(bool(one.results[0].invalid) is (action == "refuse") for one in checked_runs)
+    over_tcp = made[0].model_copy(update={"results": (Result.curve("osu_latency", "two nodes", {8: 18.4}),)})
+    assert check_transport([over_tcp], policy, hypervisor_class, ["native"])["native"].action == action
+    target = [ProcessorTarget(name="other", features=("none_has_it",))]
+    findings = compare(node("bare"), node("guest"), policy, hypervisor_class, target)
+    assert [(one.item, one.action) for one in findings[:2]] == [("stack-target", action)] * 2
+    assert findings[2:] == compare(node("bare"), node("guest"), policy, hypervisor_class)
