@@ -18,14 +18,13 @@ import sessions as draw
 from virtqual.harness.order import is_reversed
 from virtqual.history.boots import measure_boots, pool_metrics
 from virtqual.history.noise_entries import noise_entry
-from virtqual.verdict.batches import Case
 from virtqual.verdict.budget import Budget
+from virtqual.verdict.case import Case
 from virtqual.verdict.estimate import Floats, Noise
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.noise import Prior
 from virtqual.verdict.outcome import OUTCOMES
 from virtqual.verdict.pairs import SIDES, Pair, Sample, Series
-from virtqual.verdict.places import everywhere_alike
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.session import SessionVerdict, judge_sessions
 
@@ -126,19 +125,16 @@ def _series(
 ) -> Series:
     """Return the first pairs of a metric; its runs begin `apart` seconds after those of the last one."""
     sides = [np.exp(side[session, metric, :pairs]) for side in (drawn.native, drawn.virtual)]
-    places = drawn.places or everywhere_alike(drawn.native.shape[2])
-    has_boots = len(np.unique(places.boot)) > 1
+    places = drawn.all_places
+    width, has_boots = places.width, len(set(places.boot)) > 1
     made = []
     for pair, values in enumerate(
         zip(*(side.reshape(len(side), -1).tolist() for side in sides), strict=True)
     ):
-        turn, samples = pair // places.width, []
+        turn, samples = pair // width, []
         for which, (side, host) in enumerate(zip(SIDES, (places.native, places.virtual), strict=True)):
             start = 100.0 * turn + 50 * (which != is_reversed(turn)) + apart * metric
-            labels = {
-                "host": places.hosts[host[pair]],
-                "boot": str(places.boot[pair]) if which and has_boots else "",
-            }
+            labels = {"host": host[pair], "boot": places.boot[pair] if which and has_boots else ""}
             samples.append(Sample(side, pair, tuple(values[which]), start, start + 40, turn=turn, **labels))
         made.append(Pair(pair, *samples))
     kind, points = (CURVE, models.SIZES) if drawn.native.ndim > 3 else (SCALAR, ())

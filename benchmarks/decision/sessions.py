@@ -20,7 +20,7 @@ from virtqual.verdict.estimate import Floats, Noise, append_mean
 from virtqual.verdict.noise import STATED_BETWEEN_DF
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.overhead import Runs
-from virtqual.verdict.places import Places, everywhere_alike, recognise
+from virtqual.verdict.places import Places, recognise
 from virtqual.verdict.rule import LOOKS, Batch, judge
 from virtqual.verdict.slow_runs import SLOW_ALPHA, p_value, slowness
 
@@ -71,14 +71,19 @@ class Drawn:
         return simulate([self.batch()], stop=stop, looks=looks, min_pairs=min_pairs)[0]
 
     def batch(self) -> Batch:
-        return Batch(
-            self.runs, self.limit, self.margin, self.noise, earlier=self.earlier and self.earlier.runs
-        )
+        earlier = self.earlier and self.earlier.runs
+        sessions = np.arange(len(self.native))[:, None]
+        return Batch(self.runs, self.limit, self.margin, self.noise, sessions, earlier)
 
     @property
     def runs(self) -> Runs:
-        native, virtual = (side.reshape(*side.shape[:3], -1) for side in (self.native, self.virtual))
-        return Runs(native, virtual, self.places or everywhere_alike(native.shape[2]))
+        sides = [side.reshape(*side.shape[:3], -1) for side in (self.native, self.virtual)]
+        return Runs(np.stack(sides, axis=2), self.all_places)
+
+    @property
+    def all_places(self) -> Places:
+        unknown = [""] * self.native.shape[2]
+        return self.places or recognise(unknown, unknown)
 
     @property
     def width(self) -> int:

@@ -25,7 +25,9 @@ from virtqual.verdict import Case, Prior, judge_sessions
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.estimate import Noise
 from virtqual.verdict.metric import Metric
+from virtqual.verdict.overhead import Runs
 from virtqual.verdict.pairs import Sample, pair_up
+from virtqual.verdict.places import recognise
 from virtqual.verdict.rule import Batch, judge
 
 METRIC = Metric(name="time", unit="s", better="lower", family="application", description="simulated")
@@ -62,8 +64,8 @@ def judge_session(rng: np.random.Generator) -> bool:
 
 
 def judge_samples(rng: np.random.Generator) -> bool:
-    native, virtual = rng.normal(0, 0.014, (2, 1, 27_778, PAIRS, 1))
-    batch = Batch(native, virtual, np.log(1.05), np.log(1.08 / 1.05), Noise([0.02]))
+    logs, host = rng.normal(0, 0.014, (27_778, 2, PAIRS, 1)), ["host"] * PAIRS
+    batch = Batch(Runs(logs, recognise(host, host)), np.log(1.05), np.log(1.08 / 1.05), Noise([0.02]))
     begin = time.process_time()
     judge([batch])
     spent = time.process_time() - begin

@@ -12,7 +12,6 @@ import numpy as np
 
 from virtqual.history.boots import measure_boots, moderate
 from virtqual.history.pair_noise import estimate_noise, find_stalls, timer_noise, usual_noise
-from virtqual.verdict.batches import costs
 from virtqual.verdict.estimate import Floats, append_mean
 from virtqual.verdict.pairs import SIDES, Series
 
@@ -82,7 +81,7 @@ def leave_out_stalls(series: Sequence[Series]) -> list[Series]:
     sigma = usual_noise(_stack_differences(usable)[-1], _estimate_roundings(usable)[-1])
     calm = []
     for session in series:
-        native, virtual = (append_mean(side)[:, -1] for side in costs(session, session.valid))
+        native, virtual = (append_mean(side)[:, -1] for side in session.costs(session.valid))
         stalls = find_stalls(native, virtual, sigma) if len(native) else ()
         stalled = {pair.number for pair, is_stalled in zip(session.valid, stalls, strict=True) if is_stalled}
         pairs = (

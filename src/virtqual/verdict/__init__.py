@@ -1,6 +1,6 @@
 """Within, over, undecided, invalid: see ``docs/decision.md``."""
 
-from virtqual.verdict.batches import Case
+from virtqual.verdict.case import Case
 from virtqual.verdict.noise import Prior
 from virtqual.verdict.outcome import Outcome, first_of
 from virtqual.verdict.session import Need, SessionVerdict, judge_sessions, worst_outcome

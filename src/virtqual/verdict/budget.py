@@ -6,14 +6,13 @@ import math
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, model_validator
 
 from virtqual.files.datafile import DataModel
+from virtqual.verdict.estimate import Floats
 from virtqual.verdict.metric import Metric, NotNegative, Positive, Target, Text
 from virtqual.verdict.notation import PERCENT, format_percent
 
-Floats = NDArray[np.float64]
 Gate = Literal["overhead", "change"]
 Fraction = Annotated[float, Field(gt=0, lt=1), PERCENT]
 

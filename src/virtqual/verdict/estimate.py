@@ -74,17 +74,10 @@ class Estimate:
     df: Floats
     bias: Floats | float = 0.0
 
-    def below(self, value: ArrayLike) -> Floats:
-        """Return the p-value of "the truth is `value` or less", shape (..., n_columns)."""
-        return self._tail(self.mean - self.bias - np.asarray(value))
-
-    def above(self, value: ArrayLike) -> Floats:
-        """Return the p-value of "the truth is `value` or more", shape (..., n_columns)."""
-        return self._tail(np.asarray(value) - self.mean - self.bias)
-
-    def _tail(self, distance: Floats) -> Floats:
+    def tail(self, distance: Floats) -> Floats:
+        """Return the p-value of "the truth lies `distance` or more from the mean", shape (..., n_columns)."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            t = np.nan_to_num(distance / np.sqrt(self.variance), posinf=1e9, neginf=-1e9)
+            t = np.nan_to_num((distance - self.bias) / np.sqrt(self.variance), posinf=1e9, neginf=-1e9)
         tail: Floats = scipy.special.stdtr(self.df, -t)
         return tail
 
@@ -115,7 +108,7 @@ def append_mean(values: Floats) -> Floats:
 
 
 def median(values: Floats, axis: int) -> Floats:
-    """Return the median with the axis kept: several times faster than numpy's where the axis is short."""
+    """Return the median with the axis kept, several times faster than numpy's if the axis is short."""
     ordered = np.sort(values, axis=axis)
     n = values.shape[axis]
     middle: Floats = np.take(ordered, [(n - 1) // 2, n // 2], axis=axis).mean(axis=axis, keepdims=True)

@@ -1,54 +1,41 @@
-"""Judge cases by the rule and make the verdicts: sessions of one shape at once, each for itself."""
+"""Judge cases by the rule and make the verdicts."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from virtqual.verdict import rule, texts
-from virtqual.verdict.batches import Case, Question, batch_of
-from virtqual.verdict.budget import BudgetError
+from virtqual.verdict.case import Case
 from virtqual.verdict.clock import MIN_CLOCK_PAIRS, find_clock_of
-from virtqual.verdict.estimate import Floats
+from virtqual.verdict.estimate import Floats, Noise
+from virtqual.verdict.notation import Direction
 from virtqual.verdict.outcome import Outcome
+from virtqual.verdict.overhead import Runs
 from virtqual.verdict.pairs import PairingError
-from virtqual.verdict.rule import ALPHA, LOOKS, Batch, Cause
+from virtqual.verdict.rule import ALPHA, LOOKS, Answer, Batch, Cause
 from virtqual.verdict.verdict import Interval, OverRange, Point, Verdict, finite_or_none, rounded
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """The answer of a verdict, by the rule or without it."""
-
+class _Decision(NamedTuple):
     outcome: Outcome
     reasons: tuple[str, ...] = ()
     next_pairs: int | None = None
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """A case of one session with its answer, or the question to the rule.
-
-    `overhead` is the question to the rule for an overhead that is only shown.
-    """
+@dataclass(eq=False)
+class _Question:
+    """A case for the rule, with the number of its session, and the answer."""
 
     case: Case
-    answer: _Answer | None
-    question: Question | None
-    overhead: Question | None
-
-    @classmethod
-    def build(cls, case: Case, looks: Sequence[int]) -> _Entry:
-        """Return the entry of a case; a case can belong to several sessions."""
-        answer, is_change = _answer_without_rule(case, looks), case.gate == "change"
-        question = None if answer else _build_question(case, is_change)
-        is_shown = bool(case.series.valid) and (answer is not None or is_change)
-        return cls(case, answer, question, _build_question(case, False) if is_shown else None)
+    session: int
+    answer: Answer = field(init=False)
 
 
 def judge_all(
@@ -68,17 +55,33 @@ def judge_all(
     BudgetError
         If a budget cannot be applied to its metric and values.
     """
-    entries = [[_Entry.build(case, looks) for case in cases] for cases in sessions]
-    questions = [[entry.question for entry in row if entry.question] for row in entries]
-    # Overheads that are only shown are judged each as a session of its own.
-    questions += [[entry.overhead] for row in entries for entry in row if entry.overhead]
-    for batches in _make_batches(questions, min_boots):
-        rule.judge(batches, looks, alpha, min_pairs=min_pairs)
-    return [[_build_verdict(entry) for entry in row] for row in entries]
+    questions: list[_Question] = []
+    entries: list[tuple[Case, _Decision | None, _Question | None, _Question | None]] = []
+    for session, cases in enumerate(sessions):
+        for case in cases:
+            decision, judged, shown = _decide_without_rule(case, looks), None, None
+            if decision is None:
+                judged = _Question(case, session)
+                questions.append(judged)
+            if case.series.valid and (decision or case.baseline):
+                # An overhead that is only shown is judged as a session of its own.
+                shown = _Question(replace(case, baseline=None), len(sessions) + len(entries))
+                questions.append(shown)
+            entries.append((case, decision, judged, shown))
+    groups: dict[Hashable, list[_Question]] = defaultdict(list)
+    for question in questions:
+        groups[question.case.shape].append(question)
+    batches = [_make_batch(members) for members in groups.values()]
+    rule.judge(batches, looks, alpha, min_pairs=min_pairs, min_boots=min_boots)
+    for batch, members in zip(batches, groups.values(), strict=True):
+        for index, question in enumerate(members):
+            question.answer = batch.answer(index)
+    verdicts = (_build_verdict(*entry) for entry in entries)
+    return [list(islice(verdicts, len(cases))) for cases in sessions]
 
 
-def _answer_without_rule(case: Case, looks: Sequence[int]) -> _Answer | None:
-    """Return the answer if the rule is not asked, else None."""
+def _decide_without_rule(case: Case, looks: Sequence[int]) -> _Decision | None:
+    """Return the decision if the rule is not asked, else None."""
     series, baseline = case.series, case.baseline
     left_out = series.set_aside | series.cut_off
     attempted = sum(pair.number not in left_out for pair in series.pairs)
@@ -94,89 +97,97 @@ def _answer_without_rule(case: Case, looks: Sequence[int]) -> _Answer | None:
     # More pairs are pointless if half of them are refused.
     is_mostly_invalid = (attempted >= 2 and valid == 0) or (attempted >= 4 and 2 * valid <= attempted)
     if refused or is_mostly_invalid:
-        return _Answer(Outcome.INVALID, tuple(refused))
+        return _Decision(Outcome.INVALID, tuple(refused))
     if valid == 0:
-        return _Answer(Outcome.UNDECIDED, (texts.too_few(valid, looks[0]),), looks[0])
+        return _Decision(Outcome.UNDECIDED, (texts.too_few(valid, looks[0]),), looks[0])
     if case.gate == "change" and baseline is None:
-        return _Answer(Outcome.BASELINE)
+        return _Decision(Outcome.BASELINE)
     if baseline is not None and len(baseline.valid) < 2:
         reason = f"the earlier session has {len(baseline.valid)} valid pairs: at least 2 are needed"
-        return _Answer(Outcome.INVALID, (reason,))
-    return _answer_by_clock(case, looks)
+        return _Decision(Outcome.INVALID, (reason,))
+    return _decide_by_clock(case, looks)
 
 
-def _answer_by_clock(case: Case, looks: Sequence[int]) -> _Answer | None:
-    """Return the answer if a clock is too coarse for the margin, else None."""
+def _decide_by_clock(case: Case, looks: Sequence[int]) -> _Decision | None:
+    """Return the decision if a clock is too coarse for the margin, else None."""
     pairs = len(case.series.valid)
     if pairs >= looks[0] and (clock := find_clock_of(case.series, case.budget)):
         if pairs >= MIN_CLOCK_PAIRS:
-            return _Answer(Outcome.INVALID, (clock.describe(),))
+            return _Decision(Outcome.INVALID, (clock.describe(),))
         next_pairs = next((look for look in looks if look > pairs), None)
         reason = f"more pairs may show smaller steps; {clock.describe()}"
-        return _Answer(Outcome.UNDECIDED, (reason,), next_pairs)
+        return _Decision(Outcome.UNDECIDED, (reason,), next_pairs)
     if case.baseline is not None and (clock := find_clock_of(case.baseline, case.budget)):
-        return _Answer(Outcome.INVALID, (f"earlier session: {clock.describe()}",))
+        return _Decision(Outcome.INVALID, (f"earlier session: {clock.describe()}",))
     return None
 
 
-def _build_question(case: Case, is_change: bool) -> Question:
-    series = case.series
-    try:
-        limits = case.budget.limits(series.metric, series.points, series.medians["native"])
-    except BudgetError:
-        # A refused series is shown without its budget.
-        if not case.refused:
-            raise
-        limits = (np.full(series.width, np.nan),) * 3
-    return Question(case, *limits, is_change)
+def _make_batch(questions: Sequence[_Question]) -> Batch:
+    """Return questions of one shape as arrays."""
+    cases = [question.case for question in questions]
+    limit, margin, max_margin = np.moveaxis(np.array([case.limits for case in cases]), 1, 0)
+    noise = Noise(
+        np.array([case.sigma for case in cases]),
+        np.array([[case.prior.df] for case in cases]),
+        np.array([[case.prior.between] for case in cases]),
+        cases[0].prior.between_df,
+    )
+    earlier = [case.earlier for case in cases if case.earlier]
+    return Batch(
+        _stack([case.runs for case in cases]),
+        limit,
+        margin,
+        noise,
+        session=np.array([question.session for question in questions]),
+        earlier=_stack(earlier) if earlier else None,
+        max_margin=max_margin,
+        censored=np.array([case.series.is_censored for case in cases]),
+        bias=np.array([case.clock_bias for case in cases]),
+    )
 
 
-def _make_batches(sessions: Sequence[Sequence[Question]], min_boots: int) -> Iterator[list[Batch]]:
-    """Yield the batches that are judged together: of one session, or of sessions of one shape."""
-    shapes: dict[Hashable, list[dict[Hashable, list[Question]]]] = defaultdict(list)
-    for questions in sessions:
-        groups = defaultdict(list)
-        for question in questions:
-            groups[question.key].append(question)
-        if groups:
-            shapes[frozenset((key, len(members)) for key, members in groups.items())].append(groups)
-    for shape in shapes.values():
-        yield [batch_of([groups[key] for groups in shape], min_boots) for key in shape[0]]
+def _stack(runs: Sequence[Runs]) -> Runs:
+    return Runs(np.array([part.logs for part in runs]), runs[0].places)
 
 
-def _build_verdict(entry: _Entry) -> Verdict:
-    """Return the verdict: the answer, and all numbers that are shown with any answer."""
-    case, answer, question = entry.case, entry.answer, entry.question
+def _build_verdict(
+    case: Case, decision: _Decision | None, judged: _Question | None, shown: _Question | None
+) -> Verdict:
+    """Return the verdict: the decision, and all numbers that are shown with any decision."""
     series, metric = case.series, case.series.metric
+    if judged is not None:
+        answer = judged.answer
+        decision = _Decision(answer.outcome, texts.reasons_of(case, answer), answer.next_pairs)
+    assert decision is not None  # or there is a question
+    if shown is not None and shown.answer.cause is Cause.TOO_GOOD and not case.refused:
+        decision = _Decision(Outcome.INVALID, (*decision.reasons, texts.TOO_GOOD))
+    question, numbers, margin_note = judged or shown, {}, ""
     if question is not None:
-        answer = _Answer(question.outcome, texts.reasons_of(question), question.next_pairs)
-    assert answer is not None  # an entry without an answer has a question
-    if entry.overhead is not None and entry.overhead.cause is Cause.TOO_GOOD and not case.refused:
-        answer = _Answer(Outcome.INVALID, (*answer.reasons, texts.TOO_GOOD))
-    overhead = entry.overhead or question
-    judged = question or overhead
+        numbers = _list_numbers(question, (shown or question).answer, decision.outcome)
+        margin_note = texts.margin_note(question.case, question.answer)
     verdict = Verdict(
         metric=metric.name,
         setting=series.setting,
         gate=case.gate,
-        outcome=answer.outcome,
+        outcome=decision.outcome,
         unit=metric.unit,
         better=metric.better,
         budget=texts.budget_text(case.budget, metric),
-        next_pairs=answer.next_pairs,
-        reasons=(*answer.reasons, *texts.left_out(series)),
-        **(_list_numbers(judged, overhead, answer.outcome) if judged and overhead else {}),
+        next_pairs=decision.next_pairs,
+        reasons=(*decision.reasons, *texts.left_out(series)),
+        **numbers,
     )
-    verdict.message = texts.message(verdict, metric, texts.margin_note(judged) if judged else "")
+    verdict.message = texts.message(verdict, metric, margin_note)
     return verdict
 
 
-def _list_numbers(question: Question, overhead: Question, outcome: Outcome) -> dict[str, Any]:
+def _list_numbers(question: _Question, overhead: Answer, outcome: Outcome) -> dict[str, Any]:
     """Return the fields of a verdict that are numbers: of the judged question, and of the overhead."""
-    series, places, limits = question.case.series, question.deciding_places, question.limit
+    case, answer, series = question.case, question.answer, question.case.series
+    places, limits, margins = case.places, case.limits[0], answer.margin
     native, virtual = series.medians["native"], series.medians["virtual"]
-    overheads = _build_intervals(overhead)
-    changes = _build_intervals(question) if question.is_change else None
+    overheads = _build_intervals(overhead, series.metric.better)
+    changes = _build_intervals(answer, series.metric.better) if case.baseline else None
     judged = changes or overheads
     points = tuple(
         Point(
@@ -186,7 +197,7 @@ def _list_numbers(question: Question, overhead: Question, outcome: Outcome) -> d
             overhead=overheads[i],
             judged=judged[i],
             limit=finite_or_none(limits[i]),
-            margin=finite_or_none(question.used_margin[i]),
+            margin=finite_or_none(margins[i]),
         )
         for i, size in enumerate(series.points)
     )
@@ -199,8 +210,8 @@ def _list_numbers(question: Question, overhead: Question, outcome: Outcome) -> d
         "native": _geometric_mean(native),
         "virtual": _geometric_mean(virtual),
         "limit": float(min(limits)) if has_budget else None,
-        "margin": float(min(question.used_margin)) if has_budget else None,
-        "pairs": question.used_pairs if outcome is Outcome.OVER else question.pairs,
+        "margin": float(min(margins)) if has_budget else None,
+        "pairs": answer.used if outcome is Outcome.OVER else len(series.chosen),
         "boots": len({pair.virtual.boot for pair in series.valid if pair.virtual and pair.virtual.boot}),
         "spread": spread,
         "points": points,
@@ -215,15 +226,15 @@ def _geometric_mean(values: Floats) -> float:
     return float(values[0]) if len(values) == 1 else float(np.exp(np.mean(np.log(values))))
 
 
-def _build_intervals(question: Question) -> list[Interval]:
+def _build_intervals(answer: Answer, better: Direction) -> list[Interval]:
     """Return the interval of each size and of the whole curve."""
-    better = question.case.series.metric.better
-    return [Interval.build(*bounds, better) for bounds in question.bounds]
+    bounds = np.stack([answer.mean, answer.low, answer.high], axis=-1).tolist()
+    return [Interval.build(mean, low, high, better) for mean, low, high in bounds]
 
 
-def _list_findings(question: Question, scalar: Interval) -> tuple[OverRange, ...]:
+def _list_findings(question: _Question, scalar: Interval) -> tuple[OverRange, ...]:
     """Return the ranges that are over budget, the worst first; of a scalar its interval."""
-    series, limits = question.case.series, question.limit
+    series, limits, answer = question.case.series, question.case.limits[0], question.answer
     metric, native, virtual = series.metric, series.medians["native"], series.medians["virtual"]
 
     def build(judged: Interval, sizes: slice) -> OverRange:
@@ -241,10 +252,8 @@ def _list_findings(question: Question, scalar: Interval) -> tuple[OverRange, ...
 
     if not series.points:
         return (build(scalar, slice(1)),)
-    ranges = rule.find_ranges(question.batch, question.row)
     findings = []
-    for part in sorted(ranges, key=lambda part: np.mean(limits[part.sizes]) - part.mean):
-        upper = float(np.mean([bounds[2] for bounds in question.bounds[part.sizes]]))
-        judged = Interval.build(part.mean, part.low, max(part.mean, upper), metric.better)
-        findings.append(build(judged, part.sizes))
+    for part in sorted(answer.ranges, key=lambda part: np.mean(limits[part.sizes]) - part.mean):
+        upper = max(part.mean, float(np.mean(answer.high[part.sizes])))
+        findings.append(build(Interval.build(part.mean, part.low, upper, metric.better), part.sizes))
     return tuple(findings)

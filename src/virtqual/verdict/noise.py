@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Annotated, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
+from virtqual.verdict.estimate import Floats
 from virtqual.verdict.metric import NotNegative, Positive, Target, Text
 
 STATED_BETWEEN_DF = 4.0
@@ -62,10 +63,18 @@ class Prior(Target):
             raise ValueError("`mean` goes with `points`, and without `correlation` and `common`.")
         return self
 
-    def covariance(self, width: int) -> NDArray[np.float64]:
+    def covariance(self, width: int) -> Floats:
         """Return the covariance of one pair's differences, shape (width, width), unless `mean` states it."""
         sigma = np.broadcast_to(np.asarray(self.sigma, dtype=np.float64), (width,))
         index = np.arange(width)
         distance = np.abs(index[:, None] - index[None, :])
-        covariance: NDArray[np.float64] = np.outer(sigma, sigma) * self.correlation**distance + self.common**2
+        covariance: Floats = np.outer(sigma, sigma) * self.correlation**distance + self.common**2
         return covariance
+
+
+@lru_cache(maxsize=4096)
+def sigma_of(prior: Prior, width: int) -> Floats:
+    """Return the known standard deviation of a pair, for each size and for their mean."""
+    covariance = prior.covariance(width)
+    sigma = np.sqrt(np.diagonal(covariance))
+    return sigma if width == 1 else np.append(sigma, prior.mean or math.sqrt(float(covariance.mean())))

@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 from scipy import special
 
-from virtqual.verdict.batches import Case, costs, sigma_of
+from virtqual.verdict.case import Case
 from virtqual.verdict.estimate import Floats
 from virtqual.verdict.pairs import Series, host_names, split_turn
 from virtqual.verdict.places import Places, host_effects, places_of
@@ -73,7 +73,7 @@ def set_aside_hosts(cases: Sequence[Case]) -> tuple[list[Case], list[Outlier]]:
     for case in cases:
         places, logs = _collect_logs(case.series)
         if places and places.kind == "rotated" and not case.refused:
-            sigma = float(sigma_of(case.prior, case.series.width)[-1]) / math.sqrt(2)
+            sigma = float(case.sigma[-1]) / math.sqrt(2)
             tables[places.roles][case.series.id] = HostLogs(_arrange(logs, places), sigma)
     answers, outliers = list(cases), dict[str, Outlier]()
     for roles, table in tables.items():
@@ -88,23 +88,23 @@ def set_aside_hosts(cases: Sequence[Case]) -> tuple[list[Case], list[Outlier]]:
     return answers, list(outliers.values())
 
 
-def _collect_logs(series: Series) -> tuple[Places | None, tuple[Floats, ...]]:
-    """Return places and costs of the pairs, of a curve their mean over its sizes, each (n_pairs,).
+def _collect_logs(series: Series) -> tuple[Places | None, Floats]:
+    """Return places and costs of the pairs, of a curve their mean over its sizes, shape (2, n_pairs).
 
     The places are None if the first pair ran on one place: no host can be told from another.
     """
     pairs = series.valid[:1]
     if not pairs or "" in (names := host_names(pairs)[0] | host_names(pairs)[1]) or len(names) == 1:
-        return None, ()
+        return None, np.empty((2, 0))
     pairs = series.chosen
-    return places_of(pairs), tuple(side.mean(axis=-1) for side in costs(series, pairs))
+    return places_of(pairs), series.costs(pairs).mean(axis=-1)
 
 
-def _arrange(logs: Sequence[Floats], places: Places) -> Floats:
+def _arrange(logs: Floats, places: Places) -> Floats:
     """Return the costs of a rotation by side, round and host, with hosts in the order of their names."""
     count = len(places.native) - len(places.native) % places.width
-    hosts = np.stack([places.native, places.virtual])[:, :count].reshape(2, -1, places.width)
-    rounds = np.stack(logs)[:, :count].reshape(hosts.shape)
+    hosts = np.array([places.native, places.virtual])[:, :count].reshape(2, -1, places.width)
+    rounds = logs[:, :count].reshape(hosts.shape)
     return np.take_along_axis(rounds, hosts.argsort(axis=2), axis=2)
 
 

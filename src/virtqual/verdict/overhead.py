@@ -10,16 +10,14 @@ from numpy.typing import ArrayLike
 
 from virtqual.verdict.estimate import (
     MAX_HISTORY_DF,
-    Bools,
     Estimate,
     Floats,
     Noise,
     add_variances,
-    append_mean,
     moderate,
     pulled_in,
 )
-from virtqual.verdict.places import Places
+from virtqual.verdict.places import Places, make_dummies
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,33 +26,24 @@ class Runs:
 
     Parameters
     ----------
-    native, virtual
-        Logarithms of the cost of each run (larger is worse), shape (..., n_pairs, n_columns).
+    logs
+        Logarithms of the cost of each native and each virtual run (larger is worse), shape (..., 2, n_pairs,
+        n_columns).
     places
         Where the pairs ran.
     """
 
-    native: Floats
-    virtual: Floats
+    logs: Floats
     places: Places
+
+    @property
+    def differences(self) -> Floats:
+        """Virtual less native, shape (..., n_pairs, n_columns)."""
+        return self.logs[..., 1, :, :] - self.logs[..., 0, :, :]
 
     def first(self, pairs: int) -> Runs:
         """Return the first pairs."""
-        cut = self.native[..., :pairs, :], self.virtual[..., :pairs, :]
-        return Runs(*cut, self.places.first(pairs))
-
-    def select(self, rows: Bools) -> Runs:
-        """Return the runs of some series; `rows` has the shape of the leading axes."""
-        return replace(self, native=self.native[rows], virtual=self.virtual[rows])
-
-    def append_means(self) -> Runs:
-        """Return the runs with the mean over the sizes of a curve as a last column."""
-        return replace(self, native=append_mean(self.native), virtual=append_mean(self.virtual))
-
-    def swapped(self) -> Runs:
-        """Return the runs with their sides exchanged: an overhead changes its sign."""
-        places = replace(self.places, native=self.places.virtual, virtual=self.places.native)
-        return Runs(self.virtual, self.native, places)
+        return Runs(self.logs[..., :pairs, :], self.places.first(pairs))
 
 
 def estimate_overhead(
@@ -82,8 +71,8 @@ def estimate_overhead(
         if np.linalg.matrix_rank(fresh) < fitted.shape[1]:
             return None
         weights = np.append(np.zeros(start), np.linalg.pinv(fresh)[0])
-    x = pulled_in(runs.virtual - runs.native, noise.sigma, places.cells(), high=convict)
-    by_boot = (places.boot[:, None] == np.unique(places.boot)).astype(np.float64)
+    x = pulled_in(runs.differences, noise.sigma, places.cells(), high=convict)
+    by_boot = make_dummies(places.boot)
     # If no pairs share a boot, boots are part of the noise of pairs.
     has_boots = by_boot.shape[1] < len(by_boot) and (by_boot.shape[1] > 1 or np.any(noise.between))
     design = np.column_stack([fitted, by_boot]) if has_boots else fitted
@@ -123,19 +112,20 @@ def _estimate_rotation(runs: Runs, noise: Noise) -> Estimate:
     side of a round has a part of its own. The known noise is a lower bound on the variance of hosts, because
     a coarse timer shows the same number on all.
     """
-    places, pairs = runs.places, runs.native.shape[-2]
+    places, d = runs.places, runs.differences
+    pairs, columns = d.shape[-2:]
     parts: list[tuple[Floats, ArrayLike]] = []
     means = []
     min_variance = np.asarray(noise.sigma, dtype=np.float64) ** 2 / (2 * pairs)
-    for side, host in ((runs.native, places.native), (runs.virtual, places.virtual)):
-        hosts = [side[..., host == number, :].mean(axis=-2) for number in np.unique(host)]
+    for side, labels in enumerate((places.native, places.virtual)):
+        is_on_host = make_dummies(labels).T > 0
+        hosts = [runs.logs[..., side, chosen, :].mean(axis=-2) for chosen in is_on_host]
         by_host, count = np.stack(hosts, axis=-2), len(hosts)
         means.append(by_host.mean(axis=-2))
         parts.append((np.maximum(by_host.var(axis=-2, ddof=1) / count, min_variance), count - 1.0))
     rounds = pairs // places.width
     if rounds > 1:
-        d = runs.virtual - runs.native
-        by_round = d.reshape(*d.shape[:-2], rounds, places.width, d.shape[-1]).mean(axis=-2)
+        by_round = d.reshape(*d.shape[:-2], rounds, places.width, columns).mean(axis=-2)
         parts.append((by_round.var(axis=-2, ddof=1) / rounds, rounds - 1.0))
     return Estimate(means[1] - means[0], *add_variances(parts), places.bias)
 
@@ -150,9 +140,10 @@ def estimate_change(runs: Runs, earlier: Runs, noise: Noise, *, convict: bool) -
     # Both sessions use what is known of the noise: half of its weight for each counts it once.
     half = replace(noise, df=np.minimum(noise.df, MAX_HISTORY_DF) / 2, between_df=noise.between_df / 2)
     # High differences of the earlier session favour the guest of this one: its sides are exchanged.
+    places = replace(earlier.places, native=earlier.places.virtual, virtual=earlier.places.native)
+    swapped = Runs(earlier.logs[..., ::-1, :, :], places)
     now, before = (
-        estimate_overhead(session, half, convict=convict, matched=matched)
-        for session in (runs, earlier.swapped())
+        estimate_overhead(session, half, convict=convict, matched=matched) for session in (runs, swapped)
     )
     if now is None or before is None:
         return None

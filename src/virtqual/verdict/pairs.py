@@ -219,10 +219,23 @@ class Series:
         sign = 1.0 if self.metric.better == "lower" else -1.0
         return np.asarray(sign * np.log(self.values["virtual"] / self.values["native"]))
 
+    def costs(self, pairs: Sequence[Pair]) -> Floats:
+        """Return the logarithms of values, larger is worse, shape (2, n_pairs, n_points)."""
+        if pairs is self.valid:
+            values = np.stack([self.values[side] for side in SIDES])
+        else:
+            values = np.array([[getattr(pair, side).values for pair in pairs] for side in SIDES])
+        return np.log(values) if self.metric.better == "lower" else -np.log(values)
+
     def refused(self, side: Side) -> int:
         """Return how many runs of a side do not count, or are missing although their peers are there."""
         samples = [getattr(pair, side) for pair in self.pairs if pair.number not in self.cut_off]
         return sum(sample is None or sample.refused for sample in samples)
+
+    @property
+    def is_censored(self) -> bool:
+        """More virtual runs are missing than native ones, two or more: the missing runs might decide."""
+        return self.refused("virtual") >= max(2, self.refused("native") + 1)
 
     @property
     def not_alternated(self) -> str:

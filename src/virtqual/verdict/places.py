@@ -20,10 +20,9 @@ fixed
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -33,7 +32,7 @@ from virtqual.verdict.pairs import Pair, list_labels
 Kind = Literal["together", "exchanged", "rotated", "fixed"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Places:
     """The hosts and boots of the pairs of a session.
 
@@ -42,33 +41,32 @@ class Places:
     kind
         See the module's text.
     native, virtual, boot
-        Indices into `hosts` of the native host and the virtual machine's host, and the number of its boot;
-        shape (n_pairs,).
+        Names of the native host, of the virtual machine's host, and of its boot, by pair; empty if unknown.
     bound
         Largest difference of hosts in fixed roles, or of two groups of hosts, in log units; infinite if
         unknown.
-    are_known
-        False if the hosts of the pairs are unknown.
     """
 
     kind: Kind
-    native: Ints
-    virtual: Ints
-    boot: Ints
-    hosts: tuple[str, ...]
+    native: tuple[str, ...]
+    virtual: tuple[str, ...]
+    boot: tuple[str, ...]
     bound: float = math.inf
-    are_known: bool = True
 
-    @cached_property
-    def key(self) -> Hashable:
-        """Equal for places that differ only in the names of hosts."""
-        sides = (self.native, self.virtual, self.boot)
-        return (self.kind, *(side.tobytes() for side in sides), self.bound)
+    @property
+    def are_known(self) -> bool:
+        """The hosts are known."""
+        return all(self.native)
 
-    @cached_property
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Names of all hosts, in their order."""
+        return tuple(sorted({*self.native, *self.virtual}))
+
+    @property
     def width(self) -> int:
         """Number of pairs that run at the same time, in a round of a rotation; else 1."""
-        return len(np.unique(self.native)) if self.kind == "rotated" else 1
+        return len(set(self.native)) if self.kind == "rotated" else 1
 
     @property
     def bias(self) -> float:
@@ -81,22 +79,17 @@ class Places:
         """A difference of hosts may look like an overhead: such a session never qualifies a build."""
         return not self.are_known or (self.kind in ("fixed", "rotated") and not math.isfinite(self.bound))
 
-    @cached_property
-    def couples(self) -> set[tuple[str, str]]:
-        """Names of the native host and of the virtual machine's host of each pair."""
-        return {(self.hosts[i], self.hosts[j]) for i, j in zip(self.native, self.virtual, strict=True)}
-
-    @cached_property
+    @property
     def roles(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Names of the native hosts, and of those of the virtual machines, in their order."""
-        native, virtual = (tuple(sorted({couple[side] for couple in self.couples})) for side in (0, 1))
-        return native, virtual
+        return tuple(sorted(set(self.native))), tuple(sorted(set(self.virtual)))
 
     def cancels(self, earlier: Places) -> bool:
         """Return whether hosts cancel in a change since `earlier`: they are the same in the same roles."""
         if self.kind != earlier.kind or self.kind not in ("fixed", "rotated"):
             return False
-        return self.roles == earlier.roles and (self.kind == "rotated" or self.couples == earlier.couples)
+        couples, before = (set(zip(side.native, side.virtual, strict=True)) for side in (self, earlier))
+        return self.roles == earlier.roles and (self.kind == "rotated" or couples == before)
 
     def first(self, pairs: int) -> Places:
         """Return the places of the first `pairs` pairs; the kind stays that of the whole session."""
@@ -106,34 +99,35 @@ class Places:
     def cells(self) -> Ints:
         """Return numbers that are equal for pairs with one expectation, shape (n_pairs,)."""
         if self.kind == "together":
-            return np.zeros_like(self.native)
-        return self.native * len(self.hosts) + self.virtual
+            return np.zeros(len(self.native), dtype=np.int64)
+        return number_labels(list(zip(self.native, self.virtual, strict=True)))
 
     def host_means(self) -> tuple[Floats, Floats]:
         """Return the columns of native and virtual hosts, and the weights of pairs in a mean over hosts."""
-        dummies = [
-            (hosts[:, None] == np.unique(hosts)[1:]).astype(np.float64)
-            for hosts in (self.native, self.virtual)
-        ]
         # Rounds hold every host once; in fixed roles some hosts may have more pairs than others.
-        cells = np.zeros_like(self.native) if self.kind == "rotated" else self.cells()
-        _, index, count = np.unique(cells, return_inverse=True, return_counts=True)
-        return np.column_stack([np.ones(len(cells)), *dummies]), 1 / (len(count) * count[index])
+        cells = np.zeros(len(self.native), dtype=np.int64) if self.kind == "rotated" else self.cells()
+        count = np.bincount(cells)
+        dummies = [make_dummies(side)[:, 1:] for side in (self.native, self.virtual)]
+        return np.column_stack([np.ones(len(cells)), *dummies]), 1 / (len(count) * count[cells])
 
     def nuisance(self) -> Floats:
         """Return the columns that an exchange fits beside the overhead, one for each two hosts."""
+        couples = list(zip(self.native, self.virtual, strict=True))
         if self.kind != "exchanged":
-            return np.zeros((len(self.native), 0))
-        low, high = np.minimum(self.native, self.virtual), np.maximum(self.native, self.virtual)
-        couples = low * len(self.hosts) + high
-        sign = np.where(self.native == low, 1.0, -1.0)
-        return np.stack([np.where(couples == couple, sign, 0.0) for couple in np.unique(couples)], axis=1)
+            return np.zeros((len(couples), 0))
+        signs = np.array([[1.0 if native <= virtual else -1.0] for native, virtual in couples])
+        return signs * make_dummies([tuple(sorted(couple)) for couple in couples])
 
 
-def everywhere_alike(pairs: int) -> Places:
-    """Return the places of a session with unknown hosts: one host, one boot."""
-    zero = np.zeros(pairs, dtype=np.int64)
-    return Places("together", zero, zero, zero, ("",), are_known=False)
+def number_labels(labels: Sequence[Any]) -> Ints:
+    """Return the number of each label among the different ones in their order, shape (n_labels,)."""
+    numbers = {label: number for number, label in enumerate(sorted(set(labels)))}
+    return np.array([numbers[label] for label in labels], dtype=np.int64)
+
+
+def make_dummies(labels: Sequence[Any]) -> Floats:
+    """Return a column for each different label, which is 1 where the label stands, and else 0."""
+    return np.eye(len(set(labels)))[number_labels(labels)]
 
 
 def recognise(
@@ -144,14 +138,10 @@ def recognise(
 ) -> Places:
     """Recognise how a session used its hosts, by their names in the order of time; all empty if unknown.
 
-    `boot` names the boot of each virtual run; None or empty: one for the whole session.
+    `boot` names the boot of each virtual run; None: one for the whole session.
     """
-    boot = boot or [""] * len(native)
-    hosts = tuple(sorted({*native, *virtual}))
-    numbers = {host: number for number, host in enumerate(hosts)}
-    n, v = (np.array([numbers[name] for name in names], dtype=np.int64) for names in (native, virtual))
-    b = np.unique(np.array(boot, dtype=str), return_inverse=True)[1].astype(np.int64).reshape(-1)
-    return Places(_kind(n, v), n, v, b, hosts, bound)
+    names = tuple(native), tuple(virtual)
+    return Places(_kind(*names), *names, tuple(boot or [""] * len(native)), bound)
 
 
 def places_of(pairs: Sequence[Pair], bound: float = math.inf) -> Places:
@@ -164,28 +154,25 @@ def places_of(pairs: Sequence[Pair], bound: float = math.inf) -> Places:
     for label in ("host", "place"):
         native, virtual = list_labels(pairs, label)
         if all(native) and all(virtual):
-            places = _recognised(native, virtual, boots, bound)
+            places = recognise(native, virtual, boots, bound)
             if label == "host" or places.kind in ("exchanged", "rotated"):
                 return places
-    return replace(everywhere_alike(len(boots)), boot=_recognised(boots, boots, boots).boot)
+    unknown = ("",) * len(boots)
+    return recognise(unknown, unknown, boots)
 
 
-_recognised = lru_cache(maxsize=4096)(recognise)
-
-
-def _kind(native: Ints, virtual: Ints) -> Kind:
-    if np.array_equal(native, virtual):
+def _kind(native: tuple[str, ...], virtual: tuple[str, ...]) -> Kind:
+    if native == virtual:
         return "together"
-    couples = set(zip(native.tolist(), virtual.tolist(), strict=True))
+    couples = set(zip(native, virtual, strict=True))
     if all((j, i) in couples for i, j in couples):
         return "exchanged"
-    natives, virtuals = (set(hosts) for hosts in zip(*couples, strict=True))
+    natives, virtuals = set(native), set(virtual)
     k = len(natives)
     if k < 2 or natives & virtuals or len(virtuals) != k:
         return "fixed"
-    rounds = np.stack([native, virtual])[:, : len(native) - len(native) % k].reshape(2, -1, k)
-    is_complete = bool(np.all(np.diff(np.sort(rounds, axis=-1), axis=-1)))
-    return "rotated" if is_complete else "fixed"
+    rounds = [side[i : i + k] for side in (native, virtual) for i in range(0, len(native) - k + 1, k)]
+    return "rotated" if all(len(set(hosts)) == k for hosts in rounds) else "fixed"
 
 
 def host_effects(differences: Floats, places: Places) -> Floats:
@@ -193,7 +180,7 @@ def host_effects(differences: Floats, places: Places) -> Floats:
 
     `differences` of the pairs have the shape (n_pairs, ...).
     """
-    hosts = np.arange(len(places.hosts))
-    design = (places.virtual[:, None] == hosts).astype(float) - (places.native[:, None] == hosts)
-    solve = np.linalg.pinv(np.column_stack([np.ones(len(design)), design]))[1:]
+    roles = make_dummies(places.native + places.virtual)
+    native, virtual = np.split(roles, 2)
+    solve = np.linalg.pinv(np.column_stack([np.ones(len(native)), virtual - native]))[1:]
     return np.asarray(np.tensordot(solve, differences, axes=1))

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from virtqual.verdict.budget import MAX_CHANGE_MARGIN
 from virtqual.verdict.estimate import Bools, Estimate, Floats, Ints, Noise, append_mean
-from virtqual.verdict.outcome import Outcome
+from virtqual.verdict.outcome import OUTCOMES, Outcome
 from virtqual.verdict.overhead import Runs, estimate_change, estimate_overhead
 
 LOOKS = (2, 4, 8, 12, 18)
@@ -81,70 +81,105 @@ WITHIN, OVER, UNDECIDED, INVALID = (
 )
 
 
+@dataclass(frozen=True)
+class SizeRange:
+    """A contiguous range of sizes that is over budget, with its mean overhead in log units.
+
+    `low` is the highest lower bound of its sizes, or that of the whole curve if no size is over by itself.
+    """
+
+    sizes: slice
+    mean: float
+    low: float
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The answer on one series; its arrays, and those that `Batch` describes, are rows of the batch's.
+
+    Attributes
+    ----------
+    used, next_pairs
+        Pairs at the look that decided, in a rotation whole rounds, and those that the next look needs; None
+        if there is none.
+    ranges
+        The sizes of a curve that is OVER; see `find_ranges`.
+    """
+
+    outcome: Outcome
+    cause: Cause
+    used: int
+    next_pairs: int | None
+    margin: Floats
+    reach: Floats
+    mean: Floats
+    low: Floats
+    high: Floats
+    ranges: list[SizeRange]
+
+
 @dataclass(eq=False)
 class Batch:
-    """Series of one shape (as many pairs, sizes and places each) of one session or many, and their answers.
+    """Series of one shape (as many pairs, sizes and places each), and their answers.
+
+    All arrays have the leading axes of the series, written ``...`` here.
 
     Parameters
     ----------
     runs
-        Shape (n_sessions, n_series, n_pairs, n_points).
+        Shape (..., 2, n_pairs, n_points).
     limit, margin, max_margin
-        Budget, margin and widest margin of a change, log units, broadcastable to (n_sessions, n_series,
-        n_points).
+        Budget, margin and widest margin of a change, log units, broadcastable to (..., n_points).
     noise
         A column for each size and a last one for their mean (`virtqual.verdict.estimate.append_mean`),
-        broadcastable to (n_sessions, n_series, n_columns).
+        broadcastable to (..., n_columns).
+    session
+        The number of each series' session, broadcastable to (...): a session has one error rate.
     earlier
         The earlier session; if it is stated, the change since is judged.
-    refused_native, refused_virtual
-        Number of refused runs of each side, broadcastable to (n_sessions, n_series).
+    censored
+        Missing virtual runs might decide, broadcastable to (...).
     bias
         How far a clock may have moved the mean, log units, broadcastable as `limit`.
-    min_boots
-        Boots that a conviction needs.
 
     Attributes
     ----------
     outcome, cause
-        Values of `Outcome.code` and `Cause`, shape (n_sessions, n_series) as of all that follow.
-    used
-        Pairs at the look that decided (of a rotation: rounds).
-    flagged
-        Pairs after which a series was flagged, 0 if it never was.
-    start, level
-        First pair that the last attempt at a conviction counted, and its error rate at each size.
-    next_pairs
-        Pairs that the next look of an open series needs, 0 if there is none.
+        Values of `Outcome.code` and `Cause`, shape (...) as of all that follow.
+    flagged, start
+        Pairs at the look that flagged a series, 0 if none did; first pair of those that were to convict it.
+    level
+        Error rate at which a single size was to be convicted.
+    used, next_pairs
+        Pairs at the look that decided, and that the next look needs, 0 if there is none.
     mean, low, high
         Estimate from all pairs, lower bound at `level` and upper bound at the level of an acquittal, in log
-        units, with a last axis of n_columns; NaN if there is no estimate.
+        units, with a last axis of n_columns; infinite before the first look, NaN if there is no estimate.
     reach
         How far the bound of an acquittal would lie from the mean at the last look, shape as `mean`.
     """
 
     runs: Runs
-    limit: ArrayLike
-    margin: ArrayLike
+    limit: Floats
+    margin: Floats
     noise: Noise
+    session: Ints | int = 0
     earlier: Runs | None = None
     max_margin: ArrayLike = WIDEST_MARGIN
-    refused_native: ArrayLike = 0
-    refused_virtual: ArrayLike = 0
+    censored: ArrayLike = False
     bias: ArrayLike = 0.0
-    min_boots: int = 1
     outcome: Ints = field(init=False)
     cause: Ints = field(init=False)
 
     def __post_init__(self) -> None:
-        *shape, pairs, points = self.runs.virtual.shape
-        self.shape, self.points = tuple(shape), points
-        self.runs = self.runs.append_means()
-        self.width = self.runs.places.width
+        *shape, _, pairs, self.points = self.runs.logs.shape
+        self.shape, self.width = tuple(shape), self.runs.places.width
         self.pairs = pairs // self.width
-        self.columns = self.runs.virtual.shape[-1]
+        self.runs = Runs(append_mean(self.runs.logs), self.runs.places)
+        self.columns = self.runs.logs.shape[-1]
         self.limit, self.margin, self.bias = (
-            append_mean(self._broadcast(values, points)) for values in (self.limit, self.margin, self.bias)
+            append_mean(self._broadcast(values, self.points))
+            for values in (self.limit, self.margin, self.bias)
         )
         self.noise = Noise(
             self._broadcast(self.noise.sigma, self.columns),
@@ -152,14 +187,14 @@ class Batch:
             self._broadcast(self.noise.between, 1),
             self.noise.between_df,
         )
-        native, virtual = (
-            np.broadcast_to(count, self.shape) for count in (self.refused_native, self.refused_virtual)
+        self.session, self.censored = (
+            np.broadcast_to(values, self.shape) for values in (self.session, self.censored)
         )
-        self.censored: Bools = (virtual >= 2) & (virtual > native)
         if self.earlier is not None:
             earlier_pairs = len(self.earlier.places.native)
             earlier_pairs -= earlier_pairs % self.earlier.places.width  # whole rounds
-            self.earlier = self.earlier.first(earlier_pairs).append_means()
+            earlier = self.earlier.first(earlier_pairs)
+            self.earlier = Runs(append_mean(earlier.logs), earlier.places)
             self._widen_margin(earlier_pairs)
         self.outcome = np.full(self.shape, UNDECIDED)
         self.cause = np.full(self.shape, int(Cause.TOO_FEW_PAIRS))
@@ -194,35 +229,33 @@ class Batch:
             np.asarray(part)[rows] for part in (self.noise.sigma, self.noise.df, self.noise.between)
         )
         noise = Noise(sigma, df, between, self.noise.between_df)
-        runs = self.runs.select(rows).first(pairs * self.width)
+        runs = Runs(self.runs.logs[rows], self.runs.places).first(pairs * self.width)
         if self.earlier is None:
             estimate = estimate_overhead(runs, noise, convict=convict, start=start)
         else:
-            estimate = estimate_change(runs, self.earlier.select(rows), noise, convict=convict)
+            earlier = Runs(self.earlier.logs[rows], self.earlier.places)
+            estimate = estimate_change(runs, earlier, noise, convict=convict)
         if estimate is not None:
             estimate.bias = estimate.bias + np.asarray(self.bias)[rows]
         return estimate
 
-    def convict(self, pairs: int, level: Floats, *, all_pairs: bool) -> None:
-        """Call series OVER whose lower bound at `level`, shape (n_sessions, 1), is above the budget."""
+    def convict(self, pairs: int, level: Floats, *, all_pairs: bool, min_boots: int) -> None:
+        """Call series OVER whose lower bound at `level` is above the budget, unless their boots are few."""
         tried = self.running & (self.outcome != OVER)
-        starts = [0] if all_pairs else np.unique(self.flagged[tried & (self.flagged > 0)]).tolist()
-        for start in starts:
+        has_boots = len(set(self.runs.places.boot[: pairs * self.width])) >= min_boots
+        for start in [0] if all_pairs else np.unique(self.flagged[tried & (self.flagged > 0)]).tolist():
             rows = tried if all_pairs else tried & (self.flagged == start)
-            estimate = None
-            if pairs - start >= MIN_FRESH_PAIRS and np.any(rows):
-                estimate = self.estimate(rows, pairs, convict=True, start=start)
+            if pairs - start < MIN_FRESH_PAIRS or not np.any(rows):
+                continue
+            estimate = self.estimate(rows, pairs, convict=True, start=start)
             if estimate is None:
                 continue
-            self.start[rows] = start
-            self.level[rows] = np.broadcast_to(level / self.columns, self.shape)[rows]
-            p = np.min(estimate.below(np.asarray(self.limit)[rows]), axis=-1)
+            self.start[rows], self.used[rows] = start, pairs
+            self.level[rows] = level[rows] / self.columns
+            p = np.min(estimate.tail(estimate.mean - self.limit[rows]), axis=-1)
             is_over = p <= self.level[rows]
-            boots = self.runs.places.first(pairs * self.width).boot
-            if len(np.unique(boots)) >= self.min_boots:
-                self.outcome[rows] = np.where(is_over, OVER, self.outcome[rows])
+            self.outcome[rows] = np.where(is_over & has_boots, OVER, self.outcome[rows])
             self.cause[rows] = np.where(is_over, Cause.BOOTS, Cause.OPEN)
-            self.used[rows] = pairs
 
     def acquit(self, pairs: int, level: float, *, may_acquit: bool, is_last: bool) -> None:
         """Call series that are not OVER WITHIN, UNDECIDED or INVALID; flag those that look over budget."""
@@ -233,15 +266,15 @@ class Batch:
         within, is_high = np.zeros((2, np.count_nonzero(rows)), dtype=np.bool_)
         cause = np.full(within.shape, int(Cause.TOO_FEW_PAIRS))
         if (estimate := self.estimate(rows, pairs, convict=False)) is not None:
-            limit = np.asarray(self.limit)[rows]
+            limit, margin = self.limit[rows], self.margin[rows]
             is_high = np.any(estimate.mean > limit, axis=-1)
-            within = np.all(estimate.above(limit + np.asarray(self.margin)[rows]) < level, axis=-1)
+            within = np.all(estimate.tail(limit + margin - estimate.mean) < level, axis=-1)
             # The mean of a curve decides: at one size the guest may be faster by another protocol.
-            too_good = (estimate.above(FLOOR)[..., -1] < level) & (self.earlier is None)
+            too_good = (estimate.tail(FLOOR - estimate.mean)[..., -1] < level) & (self.earlier is None)
             is_unbound = np.any(np.isinf(estimate.bias), axis=-1)
             conditions = {
                 Cause.TOO_GOOD: too_good,
-                Cause.CENSORED: within & self.censored[rows],
+                Cause.CENSORED: within & np.asarray(self.censored)[rows],
                 Cause.ANSWERED: within & may_acquit,
                 # Two pairs may be the first half of an exchange of roles.
                 Cause.HOSTS: is_unbound & (is_last or pairs > LOOKS[0]),
@@ -259,7 +292,7 @@ class Batch:
 
     def _is_hopeless(self, rows: Bools, estimate: Estimate, pairs: int, level: float, is_last: bool) -> Bools:
         """Return which series the last look would not answer, for no overhead that is plausible now."""
-        limit, margin = np.asarray(self.limit)[rows], np.asarray(self.margin)[rows]
+        limit, margin = self.limit[rows], self.margin[rows]
         # Mean and spread are taken to stay the same.
         last = max(LOOKS[-1], pairs)
         before = 0.0 if self.earlier is None else self.width / len(self.earlier.places.native)
@@ -289,9 +322,26 @@ class Batch:
             if fresh is not None:
                 self.low[rows] = fresh.mean - fresh.reach(self.level[rows][:, None])
         self.low = np.minimum(self.low, self.mean)
+        self.low[self.used == 0], self.high[self.used == 0] = -np.inf, np.inf
         following = np.array([*looks, 0])[np.searchsorted(looks, self.used, side="right")]
         goes_on = np.isin(self.cause, (Cause.TOO_FEW_PAIRS, Cause.OPEN, Cause.BOOTS))
         self.next_pairs = np.where(goes_on, following, 0)
+
+    def answer(self, index: int) -> Answer:
+        """Return the answer on one series of a batch with one leading axis."""
+        outcome = OUTCOMES[self.outcome[index]]
+        return Answer(
+            outcome,
+            Cause(self.cause[index]),
+            int(self.used[index]) * self.width,
+            int(self.next_pairs[index]) * self.width or None,
+            self.margin[index][: self.points],
+            self.reach[index][: self.points],
+            self.mean[index],
+            self.low[index],
+            self.high[index],
+            find_ranges(self, index) if outcome is Outcome.OVER else [],
+        )
 
 
 def judge(
@@ -300,9 +350,10 @@ def judge(
     alpha: float = ALPHA,
     *,
     min_pairs: int = 0,
+    min_boots: int = 1,
     stop: bool = False,
 ) -> None:
-    """Judge the series of a session together; or those of many sessions, each for itself.
+    """Judge the series of each session together.
 
     All pairs that are given are judged, and an early answer other than OVER does not stand. At every look:
 
@@ -324,26 +375,32 @@ def judge(
         Error rate of OVER in a session; see `ALPHA`.
     min_pairs
         Pairs before which no series is WITHIN, unless their number was fixed (one look).
+    min_boots
+        Boots that a conviction needs.
     stop
         Let each series end at its first answer, as a session does: for simulations.
     """
+    is_single = len(looks) == 1
+    sessions = max((int(np.max(batch.session)) + 1 for batch in batches), default=0)
     for index, look in enumerate(looks):
         is_last = index == len(looks) - 1
-        family = np.zeros((batches[0].shape[0], 1))
+        family = np.zeros(sessions)
         for batch in batches:
-            is_tried = (batch.flagged > 0) | batch.shares | (len(looks) == 1)
-            family += np.sum(is_tried & (batch.outcome != OVER), axis=1, keepdims=True)
+            is_tried = (batch.flagged > 0) | batch.shares | is_single
+            tried = np.asarray(batch.session)[is_tried & (batch.outcome != OVER)]
+            family += np.bincount(tried, minlength=sessions)
         for batch in batches:
             # All pairs that were run count: those beyond the last look, and those since the look before.
             if batch.pairs < look and (index == 0 or batch.pairs <= looks[index - 1]):
                 continue
             pairs = batch.pairs if is_last else min(look, batch.pairs)
-            all_pairs = batch.shares or len(looks) == 1
-            # Fresh pairs cannot convict at the first look, which flags them: they have one look fewer.
-            level = alpha / (len(looks) - (not all_pairs)) / np.maximum(family, 1)
+            all_pairs = batch.shares or is_single
             if batch.pairs >= look or is_last:
-                batch.convict(pairs, level, all_pairs=all_pairs)
-            may_acquit = pairs >= min_pairs or len(looks) == 1
+                # Fresh pairs cannot convict at the first look, which flags them: they have one look fewer.
+                share = alpha / (len(looks) - (not all_pairs))
+                level = share / np.maximum(family, 1)[batch.session]
+                batch.convict(pairs, level, all_pairs=all_pairs, min_boots=min_boots)
+            may_acquit = pairs >= min_pairs or is_single
             batch.acquit(pairs, BETA / len(looks), may_acquit=may_acquit, is_last=is_last)
             if stop:
                 batch.running &= (batch.outcome == UNDECIDED) & (batch.cause != Cause.NOISE)
@@ -351,32 +408,18 @@ def judge(
         batch.conclude(looks)
 
 
-@dataclass(frozen=True)
-class SizeRange:
-    """A contiguous range of sizes that is over budget, with its mean overhead in log units.
-
-    `low` is the highest lower bound of its sizes, or that of the whole curve if no size is over by itself.
-    """
-
-    sizes: slice
-    mean: float
-    low: float
-
-
-def find_ranges(batch: Batch, row: tuple[int, int]) -> list[SizeRange]:
+def find_ranges(batch: Batch, index: int) -> list[SizeRange]:
     """Return the contiguous ranges in which one series that is OVER is over budget, the worst first.
 
     The conviction was decided size by size. The first range is the one whose sizes stand out most together
     (the sum of their excesses over their errors, by the root of their number). Further ranges that touch no
     earlier one follow, as long as a size outside the ranges is over by itself.
     """
-    rows = np.zeros(batch.shape, dtype=np.bool_)
-    rows[row] = True
-    estimate = batch.estimate(rows, int(batch.used[row]), convict=True, start=int(batch.start[row]))
+    rows = np.arange(len(batch.used)) == index
+    estimate = batch.estimate(rows, int(batch.used[index]), convict=True, start=int(batch.start[index]))
     assert estimate is not None  # the series was convicted by it
-    points, limit, mean = batch.points, np.asarray(batch.limit)[row], estimate.mean[0]
+    points, limit, mean, low = batch.points, batch.limit[index], estimate.mean[0], batch.low[index]
     standing = ((mean - limit) / np.sqrt(estimate.variance[0]))[:points]
-    low = batch.low[row]
     is_over = low[:points] >= limit[:points] - 1e-9
     total = np.append(0.0, np.cumsum(standing))
     free, ranges = np.ones(points, dtype=np.bool_), list[SizeRange]()

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 
-from virtqual.verdict.batches import Case
 from virtqual.verdict.budget import HypervisorClass
+from virtqual.verdict.case import Case
 from virtqual.verdict.judge import judge_all
 from virtqual.verdict.outcome import Outcome, first_of
 from virtqual.verdict.outliers import Outlier, host_factors, set_aside_hosts

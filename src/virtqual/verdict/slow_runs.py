@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict
 
-from virtqual.verdict.batches import Case, costs, sigma_of
+from virtqual.verdict.case import Case
 from virtqual.verdict.estimate import Floats, Ints, append_mean
 from virtqual.verdict.pairs import Sample, Side, list_machines
 
@@ -134,24 +134,23 @@ def slow_runs_of(cases: Iterable[Case]) -> SlowRuns:
         if case.series.valid:
             shapes[len(case.series.valid), case.series.width].append(case)
     for members in shapes.values():
-        sigma = np.array([sigma_of(case.prior, case.series.width)[-1] for case in members])
-        sides = zip(*(costs(case.series, case.series.valid) for case in members), strict=True)
-        native, virtual = (slowness(append_mean(np.array(side))[..., -1], sigma) for side in sides)
-        excesses = np.stack([native, virtual], axis=-1).tolist()
-        for case, case_excesses in zip(members, excesses, strict=True):
+        sigma = np.array([[case.sigma[-1]] for case in members])
+        runs = np.array([case.series.costs(case.series.valid) for case in members])
+        excesses = slowness(append_mean(runs)[..., -1], sigma)
+        for case, case_excesses in zip(members, np.swapaxes(excesses, 1, 2).tolist(), strict=True):
             for pair, pair_excesses in zip(case.series.valid, case_excesses, strict=True):
                 for sample, excess in zip(pair.samples, pair_excesses, strict=True):
                     # Without times it is unknown which samples are of one run.
                     run = (case.series.id, *sample.run) if pair.untimed else sample.run
                     slowest[run] = max(slowest.get(run, (sample, 0.0)), (sample, excess), key=itemgetter(1))
     slow = [excess for sample, excess in slowest.values() if sample.side == "virtual" and excess > 0]
-    runs = Counter(sample.side for sample, _ in slowest.values())
+    counts = Counter(sample.side for sample, _ in slowest.values())
     events = count_events(slowest.values())
     return SlowRuns(
         virtual=events["virtual"],
-        virtual_runs=runs["virtual"],
+        virtual_runs=counts["virtual"],
         native=events["native"],
-        native_runs=runs["native"],
+        native_runs=counts["native"],
         factor=math.exp(min(float(np.median(slow)), MAX_LOG)) if slow else 0.0,
     )
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from virtqual.verdict.batches import Question
 from virtqual.verdict.budget import Budget
+from virtqual.verdict.case import Case
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.notation import describe_slowdown, format_percent, format_value
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.pairs import Series
-from virtqual.verdict.rule import FLOOR, LOOKS, MIN_BOOTS, Cause
+from virtqual.verdict.rule import FLOOR, LOOKS, MIN_BOOTS, Answer, Cause
 from virtqual.verdict.verdict import Interval, Verdict
 
 TOO_GOOD = (
@@ -72,15 +72,14 @@ def range_text(judged: Interval, points: Sequence[float], metric: Metric) -> str
     return f"{judged.text(metric.better)} {sizes} {metric.axis_unit}"
 
 
-def margin_note(question: Question) -> str:
+def margin_note(case: Case, answer: Answer) -> str:
     """Return the margin that was used, of sizes the widest, if it is wider than the stated one."""
-    stated, used, limit = question.margin, question.used_margin, question.limit
-    baseline = question.case.baseline
-    if baseline is None or not np.any(used > stated + 1e-9):
+    limit, stated, _ = case.limits
+    if case.baseline is None or not np.any(answer.margin > stated + 1e-9):
         return ""
-    sign = 1 if question.case.series.metric.better == "lower" else -1
-    widest = np.max(sign * (np.exp(sign * (limit + used)) - np.exp(sign * limit)))
-    return f", here {format_percent(round(widest, 3))} against {len(baseline.valid)} earlier pairs"
+    sign = 1 if case.series.metric.better == "lower" else -1
+    widest = np.max(sign * (np.exp(sign * (limit + answer.margin)) - np.exp(sign * limit)))
+    return f", here {format_percent(round(widest, 3))} against {len(case.baseline.valid)} earlier pairs"
 
 
 def too_few(pairs: int, needed: int) -> str:
@@ -118,56 +117,55 @@ def left_out(series: Series) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def reasons_of(question: Question) -> tuple[str, ...]:
+def reasons_of(case: Case, answer: Answer) -> tuple[str, ...]:
     """Return the reasons of one answer of the rule; none for WITHIN and OVER."""
-    series = question.case.series
-    if question.cause is Cause.ANSWERED:
+    if answer.cause is Cause.ANSWERED:
         return ()
-    if question.cause is Cause.OPEN:
-        if question.next_pairs:
-            return (f"the next decision needs {question.next_pairs} pairs",)
-        return (f"still undecided at the maximum of {question.used_pairs} pairs",)
-    if question.cause is Cause.TOO_FEW_PAIRS:
-        return (too_few(question.pairs, (question.next_pairs or 0)),)
-    if question.cause is Cause.CENSORED:
-        virtual, native = series.refused("virtual"), series.refused("native")
+    if answer.cause is Cause.OPEN:
+        if answer.next_pairs:
+            return (f"the next decision needs {answer.next_pairs} pairs",)
+        return (f"still undecided at the maximum of {answer.used} pairs",)
+    if answer.cause is Cause.TOO_FEW_PAIRS:
+        return (too_few(len(case.series.chosen), answer.next_pairs or 0),)
+    if answer.cause is Cause.CENSORED:
+        virtual, native = case.series.refused("virtual"), case.series.refused("native")
         return (
             f"{virtual} virtual runs were refused or left nothing, and {native} native ones: "
             "what is left out might decide",
         )
-    if question.cause is Cause.BOOTS:
+    if answer.cause is Cause.BOOTS:
         return (
             f"over budget in fewer than {MIN_BOOTS} boots of virtual machines, which may be theirs alone",
         )
-    texts = {Cause.NOISE: _noise_text, Cause.HOSTS: _hosts_text}
-    return (TOO_GOOD,) if question.cause is Cause.TOO_GOOD else (texts[question.cause](question),)
+    if answer.cause is Cause.NOISE:
+        return (_noise_text(case, answer),)
+    return (TOO_GOOD,) if answer.cause is Cause.TOO_GOOD else (_hosts_text(case),)
 
 
-def _noise_text(question: Question) -> str:
+def _noise_text(case: Case, answer: Answer) -> str:
     """Return that the noise hides the margin, and how many pairs it would need."""
-    batch, series, margin = question.batch, question.case.series, question.used_margin
-    reach = batch.reach[question.row][: len(margin)]
+    series, reach, margin = case.series, answer.reach, answer.margin
     worst = int(np.argmax(reach / margin))
     size = f" at {format_value(series.points[worst])} {series.metric.axis_unit}" if series.points else ""
     wide = f"{math.expm1(reach[worst]):.1%}{size}, the margin is {math.expm1(margin[worst]):.1%}"
-    if question.earlier is not None:
+    if case.baseline is not None:
         return (
             f"noise too high: with {LOOKS[-1]} pairs the change would be known to {wide}; the earlier "
-            f"session has {len(question.earlier.native)} pairs: record it with more (virtqual qualify "
+            f"session has {len(case.baseline.chosen)} pairs: record it with more (virtqual qualify "
             f"--pairs {LOOKS[-1]}), or record the noise (virtqual propose)"
         )
-    needed = math.ceil(LOOKS[-1] * batch.width * (reach[worst] / margin[worst]) ** 2)
+    pairs = LOOKS[-1] * case.runs.places.width
     return (
-        f"noise too high: with {LOOKS[-1] * batch.width} pairs the overhead would be known to {wide}; "
-        f"it would take about {needed} pairs, or a quieter machine"
+        f"noise too high: with {pairs} pairs the overhead would be known to {wide}; it would take about "
+        f"{math.ceil(pairs * (reach[worst] / margin[worst]) ** 2)} pairs, or a quieter machine"
     )
 
 
-def _hosts_text(question: Question) -> str:
+def _hosts_text(case: Case) -> str:
     """Return that hosts in fixed roles forbid an answer, and what helps."""
-    places, session = question.runs.places, ""
-    if not math.isinf(places.bias) and question.earlier is not None:
-        places, session = question.earlier.places, "in the earlier session "
+    places, session = case.runs.places, ""
+    if not math.isinf(places.bias) and case.earlier is not None:
+        places, session = case.earlier.places, "in the earlier session "
     native, virtual = (", ".join(names) for names in places.roles)
     return (
         f"{session}native ran on {native} and virtual machines on {virtual}: a slow host looks like a slow "

@@ -12,7 +12,7 @@ from virtqual.history.noise_entries import noise_entry
 from virtqual.history.pair_noise import timer_noise
 from virtqual.history.propose import propose
 from virtqual.references import load_references
-from virtqual.verdict.batches import sigma_of
+from virtqual.verdict.noise import sigma_of
 from virtqual.verdict.pairs import pair_up
 
 SESSIONS = (2, 3, 7, 30)

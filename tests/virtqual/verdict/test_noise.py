@@ -5,7 +5,7 @@ import math
 import pytest
 from made_series import stated
 
-from virtqual.verdict.batches import sigma_of
+from virtqual.verdict.noise import sigma_of
 
 
 def test_neighbouring_points_that_correlate_average_less_noise_away():

@@ -1,0 +1,98 @@
+"""A series with all that is needed to judge it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from virtqual.verdict.budget import Budget, BudgetError, Gate
+from virtqual.verdict.clock import clock_bias
+from virtqual.verdict.estimate import Floats
+from virtqual.verdict.noise import Prior, sigma_of
+from virtqual.verdict.overhead import Runs
+from virtqual.verdict.pairs import Series
+from virtqual.verdict.places import Places, places_of
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A series with all that is needed to judge it.
+
+    Parameters
+    ----------
+    budget
+        If its gate is ``change`` and there is no `baseline`, the outcome is BASELINE.
+    baseline
+        The series in an earlier session; if given, the change of the overhead is judged.
+    refused
+        Reasons for which the series cannot be judged, such as a native value that misses its reference.
+    bound, earlier_bound
+        The largest difference between the hosts of both sides in log units, here and in the earlier session;
+        infinite if unknown. See `virtqual.verdict.places.Places`.
+    """
+
+    series: Series
+    budget: Budget
+    prior: Prior
+    baseline: Series | None = None
+    refused: tuple[str, ...] = ()
+    bound: float = math.inf
+    earlier_bound: float = math.inf
+
+    @property
+    def gate(self) -> Gate:
+        """The quantity that is judged: a session may judge both the overhead and its change."""
+        return self.budget.gate if self.baseline is None else "change"
+
+    @cached_property
+    def limits(self) -> tuple[Floats, Floats, Floats]:
+        """See `Budget.limits`; NaN for a refused series without a budget."""
+        series = self.series
+        try:
+            return self.budget.limits(series.metric, series.points, series.medians["native"])
+        except BudgetError:
+            if not self.refused:
+                raise
+            return (np.full(series.width, np.nan),) * 3
+
+    @cached_property
+    def runs(self) -> Runs:
+        """The runs of the pairs that are judged."""
+        return _runs_of(self.series, self.bound)
+
+    @cached_property
+    def earlier(self) -> Runs | None:
+        """The runs of the earlier session."""
+        return _runs_of(self.baseline, self.earlier_bound) if self.baseline else None
+
+    @property
+    def sigma(self) -> Floats:
+        """The known standard deviation of a pair, for each size and for their mean."""
+        return sigma_of(self.prior, self.series.width)
+
+    @property
+    def clock_bias(self) -> Floats:
+        """How far clocks may have moved the overhead or its change, in log units, shape (n_points,)."""
+        return clock_bias(self.series) + (clock_bias(self.baseline) if self.baseline else 0.0)
+
+    @property
+    def places(self) -> Places:
+        """The places of this session, or the earlier one's if a change is left to hosts by those alone."""
+        places = self.runs.places
+        earlier = self.earlier.places if self.earlier else places
+        return places if places.confounded or not earlier.confounded or places.cancels(earlier) else earlier
+
+    @property
+    def shape(self) -> Hashable:
+        """Cases of equal shapes can stand in one batch."""
+        earlier = self.earlier and (self.earlier.logs.shape, self.earlier.places)
+        has_boots, boots_df = self.prior.between > 0, self.prior.between_df
+        return self.runs.logs.shape, self.runs.places, earlier, has_boots, boots_df
+
+
+def _runs_of(series: Series, bound: float) -> Runs:
+    return Runs(series.costs(series.chosen), places_of(series.chosen, bound))
