@@ -78,7 +78,7 @@ class Drawn:
     @property
     def runs(self) -> Runs:
         sides = [side.reshape(*side.shape[:3], -1) for side in (self.native, self.virtual)]
-        return Runs(np.stack(sides, axis=2), self.all_places)
+        return Runs(append_mean(np.stack(sides, axis=2)), self.all_places)
 
     @property
     def all_places(self) -> Places:

@@ -17,8 +17,7 @@ import numpy as np
 from virtqual.references import project_references
 from virtqual.runs import Result
 from virtqual.session.session import Session
-from virtqual.verdict.clock import find_coarse_clock
-from virtqual.verdict.clock_steps import find_steps
+from virtqual.verdict.clock import find_coarse_clock, find_steps
 
 #: Each start costs a launch, which takes longer than a program of less than 80 ms does.  The mean of 25 has
 #: a fifth of the noise of one.

@@ -17,8 +17,7 @@ Gate = Literal["overhead", "change"]
 Fraction = Annotated[float, Field(gt=0, lt=1), PERCENT]
 
 MAX_CHANGE_MARGIN = 0.05
-"""Widest margin of a change, a fraction, unless a file states another one. With a wider margin "not worse"
-would mean too little to act upon."""
+"""Widest margin of a change, a fraction, unless a file states another one."""
 
 
 class BudgetError(ValueError):
@@ -96,10 +95,7 @@ class HypervisorClass(DataModel):
         return None if self.qualifies else self.because or self.name
 
     def fits(self, stated: HypervisorClass) -> bool:
-        """Return whether VMs of the class that a system file states may be judged as this one.
-
-        A class that qualifies no build fits only itself.
-        """
+        """Return whether VMs of the class that a system file states may be judged as this one."""
         return self.name == stated.name or (self.qualifies and stated.qualifies)
 
 
@@ -145,7 +141,7 @@ class Term(Target):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The smallest and the largest size."""
+        """Smallest and largest size."""
         return (-math.inf, math.inf) if self.sizes is None else (self.sizes.low, self.sizes.high)
 
     @property
@@ -184,10 +180,7 @@ class Term(Target):
 
 
 class Budget(DataModel):
-    """The budget of one metric in one setting under one class.
-
-    The first term that covers a size of a curve counts.
-    """
+    """The budget of one metric in one setting under one class; the first term that covers a size counts."""
 
     terms: tuple[Term, ...]
     gate: Gate = "overhead"
@@ -216,8 +209,7 @@ class Budget(DataModel):
     ) -> tuple[Floats, Floats, Floats]:
         """Return budget, margin and widest margin of a change at each point, in log units.
 
-        A difference above the budget is over it; a difference of budget plus margin passes in 5 % of all
-        cases at most. The native value at each point turns a part with a unit into a ratio.
+        The native value at each point turns a part with a unit into a ratio.
 
         Raises
         ------
@@ -237,9 +229,6 @@ class Budget(DataModel):
                 f"({fraction[worst] + max_margin[worst]:.0%} of {native[worst]:g} {metric.unit})."
             )
         sign = 1 if metric.better == "lower" else -1
-        limit: Floats = sign * np.log1p(sign * fraction)
-        return (
-            limit,
-            sign * np.log1p(sign * (fraction + margin)) - limit,
-            sign * np.log1p(sign * (fraction + max_margin)) - limit,
-        )
+        allowed = np.stack([fraction, fraction + margin, fraction + max_margin])
+        limit, with_margin, widest = sign * np.log1p(sign * allowed)
+        return limit, with_margin - limit, widest - limit

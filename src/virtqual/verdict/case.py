@@ -10,8 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from virtqual.verdict.budget import Budget, BudgetError, Gate
-from virtqual.verdict.clock import clock_bias
-from virtqual.verdict.estimate import Floats
+from virtqual.verdict.estimate import Floats, append_mean
 from virtqual.verdict.noise import Prior, sigma_of
 from virtqual.verdict.overhead import Runs
 from virtqual.verdict.pairs import Series
@@ -61,7 +60,7 @@ class Case:
 
     @cached_property
     def runs(self) -> Runs:
-        """The runs of the pairs that are judged."""
+        """The runs of this session."""
         return _runs_of(self.series, self.bound)
 
     @cached_property
@@ -77,7 +76,7 @@ class Case:
     @property
     def clock_bias(self) -> Floats:
         """How far clocks may have moved the overhead or its change, in log units, shape (n_points,)."""
-        return clock_bias(self.series) + (clock_bias(self.baseline) if self.baseline else 0.0)
+        return self.series.clock_bias + (self.baseline.clock_bias if self.baseline else 0.0)
 
     @property
     def places(self) -> Places:
@@ -95,4 +94,7 @@ class Case:
 
 
 def _runs_of(series: Series, bound: float) -> Runs:
-    return Runs(series.costs(series.chosen), places_of(series.chosen, bound))
+    """Return the runs of the pairs that are judged, of a rotation whole rounds."""
+    runs = Runs(append_mean(series.costs(series.chosen)), places_of(series.chosen, bound))
+    pairs = len(series.chosen)
+    return runs.first(pairs - pairs % runs.places.width)

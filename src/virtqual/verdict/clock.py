@@ -1,4 +1,8 @@
-"""Clocks whose steps are too coarse for a margin, and how far a clock may move an overhead."""
+"""The step of the clock behind a metric, as its values show it, and steps that are too coarse for a margin.
+
+A clock of steps of 0.01 s shows a run of 0.2 s as 0.19, 0.20 or 0.21 s. More runs do not help if all of them
+are rounded in one direction: the step is an error of the value, not noise.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,49 @@ from dataclasses import dataclass
 import numpy as np
 
 from virtqual.verdict.budget import Budget
-from virtqual.verdict.clock_steps import HONEST_SHARE
 from virtqual.verdict.estimate import Floats
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.notation import format_value
-from virtqual.verdict.pairs import Series
+
+DIGITS = 7
+"""Significant digits of the smallest value that count: further ones come from arithmetic."""
+
+HONEST_SHARE = 1e-3
+"""Share of a value in which it does not repeat unless a clock makes it: runs differ by about as much."""
 
 MAX_MARGIN_SHARE = 1 / 3
 """Largest share of its margin that a clock's step may be; two thirds are left for the noise."""
 
 MIN_CLOCK_PAIRS = 4
 """Pairs that show a step: four whole numbers are all even in 6 % of cases, eight in 0.4 %."""
+
+
+def find_steps(values: Floats) -> Floats:
+    """Return the step of the clock at each size, shape (n_points,), from (n_values, n_points) values.
+
+    The sizes share a clock, whose step divides all values. Many digits of a rate hide the step; values that
+    repeat all the same reveal it: their smallest difference is the step.
+
+    Examples
+    --------
+    >>> find_steps(np.array([[0.39, 2.5], [0.4, 2.5], [0.39, 2.51]])).round(9).tolist()
+    [0.01, 0.01]
+    >>> find_steps(np.array([[2000 / 3], [2000 / 3], [500.0], [500.0]])).round(1).tolist()
+    [166.7]
+    """
+    unit = 10.0 ** (math.floor(math.log10(values.min())) + 1 - DIGITS)
+    counts = [round(value / unit) for value in values.ravel().tolist()]
+    divisor, width, last_place = math.gcd(*counts), values.shape[1], 1
+    while divisor % (10 * last_place) == 0:
+        last_place *= 10
+    steps = np.full(width, divisor * unit)
+    if last_place >= HONEST_SHARE * min(counts):
+        return steps
+    for column in range(width):
+        distinct = sorted(set(counts[column::width]))
+        if len(distinct) < len(values):
+            steps[column] = min(np.diff(distinct), default=distinct[0]) * unit
+    return steps
 
 
 @dataclass(frozen=True)
@@ -73,22 +109,8 @@ def find_coarse_clock(
     """
     if np.all(steps < HONEST_SHARE * native):
         return None
-    sign = 1 if metric.better == "lower" else -1
-    limit, margin, _ = budget.limits(metric, points, native)
-    margins = sign * (np.exp(sign * (limit + margin)) - np.exp(sign * limit))
+    margins = np.array([budget.term(point).margin for point in points or (None,)])
     worst = int(np.argmax(steps / native / margins))
-    step, value, stated = (float(column[worst]) for column in (steps, native, margins))
-    clock = CoarseClock(metric, step, value, stated, points[worst] if points else None)
+    step, value, margin = (float(column[worst]) for column in (steps, native, margins))
+    clock = CoarseClock(metric, step, value, margin, points[worst] if points else None)
     return clock if clock.repetitions > 1 else None
-
-
-def find_clock_of(series: Series, budget: Budget) -> CoarseClock | None:
-    """Return the clock of a series if its step is too large."""
-    native = series.medians["native"]
-    return find_coarse_clock(series.metric, series.points, series.clock_steps, native, budget)
-
-
-def clock_bias(series: Series) -> Floats:
-    """Return how far the clock may have moved the overhead, in log units by size: half a step a side."""
-    shares = series.clock_steps * (1 / series.medians["native"] + 1 / series.medians["virtual"]) / 2
-    return np.where(shares < HONEST_SHARE, 0.0, shares)

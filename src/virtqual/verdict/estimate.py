@@ -19,12 +19,11 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 MAX_HISTORY_DF = 6.0
-"""Largest weight of a history of noise, in degrees of freedom: tonight may be another night. With 6, a
-session whose noise is half as large again still refuses budget + margin as often as promised; with 12 not."""
+"""Largest weight of a history of noise, in degrees of freedom: with 6, a session whose noise is half as large
+again still refuses budget + margin as often as promised; with 12 not."""
 
 CONTRADICTION_ALPHA = 0.1
-"""A history that this session's spread contradicts at this level does not count: a noisy night is judged by
-itself, and one usual night in ten as well."""
+"""A history that this session's spread contradicts at this level does not count."""
 
 PULL_SIGMAS = 2.5
 """A difference farther from its median is pulled in; of Gaussian pairs that is one in eighty."""
@@ -58,15 +57,9 @@ class Noise:
 
 @dataclass(eq=False)
 class Estimate:
-    """An overhead, or the change of one, shape (..., n_columns).
+    """An overhead, or the change of one, shape (..., n_columns), with Student's t as its error.
 
-    Parameters
-    ----------
-    variance, df
-        Of the mean, same shape. Bounds are Student's t.
-    bias
-        How far hosts or a clock may have moved the mean: added to both ends of every bound. Infinite if
-        unknown.
+    `bias` is how far hosts or a clock may have moved the mean, infinite if unknown.
     """
 
     mean: Floats
@@ -98,10 +91,7 @@ def add_variances(parts: Iterable[tuple[Floats, ArrayLike]]) -> tuple[Floats, Fl
 
 
 def append_mean(values: Floats) -> Floats:
-    """Append the mean over the sizes as a last column; a scalar stays as it is.
-
-    The shape (..., n_points) becomes (..., n_points + 1), or stays (..., 1).
-    """
+    """Append the mean over the sizes, shape (..., n_points), as a last column; a scalar stays as it is."""
     if values.shape[-1] == 1:
         return values
     return np.concatenate([values, values.mean(axis=-1, keepdims=True)], axis=-1)

@@ -13,8 +13,8 @@ import numpy as np
 
 from virtqual.verdict import rule, texts
 from virtqual.verdict.case import Case
-from virtqual.verdict.clock import MIN_CLOCK_PAIRS, find_clock_of
-from virtqual.verdict.estimate import Floats, Noise
+from virtqual.verdict.clock import MIN_CLOCK_PAIRS
+from virtqual.verdict.estimate import Floats, Noise, append_mean
 from virtqual.verdict.notation import Direction
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.overhead import Runs
@@ -74,8 +74,8 @@ def judge_all(
     batches = [_make_batch(members) for members in groups.values()]
     rule.judge(batches, looks, alpha, min_pairs=min_pairs, min_boots=min_boots)
     for batch, members in zip(batches, groups.values(), strict=True):
-        for index, question in enumerate(members):
-            question.answer = batch.answer(index)
+        for question, answer in zip(members, batch.answers(looks), strict=True):
+            question.answer = answer
     verdicts = (_build_verdict(*entry) for entry in entries)
     return [list(islice(verdicts, len(cases))) for cases in sessions]
 
@@ -111,13 +111,13 @@ def _decide_without_rule(case: Case, looks: Sequence[int]) -> _Decision | None:
 def _decide_by_clock(case: Case, looks: Sequence[int]) -> _Decision | None:
     """Return the decision if a clock is too coarse for the margin, else None."""
     pairs = len(case.series.valid)
-    if pairs >= looks[0] and (clock := find_clock_of(case.series, case.budget)):
+    if pairs >= looks[0] and (clock := case.series.find_coarse_clock(case.budget)):
         if pairs >= MIN_CLOCK_PAIRS:
             return _Decision(Outcome.INVALID, (clock.describe(),))
         next_pairs = next((look for look in looks if look > pairs), None)
         reason = f"more pairs may show smaller steps; {clock.describe()}"
         return _Decision(Outcome.UNDECIDED, (reason,), next_pairs)
-    if case.baseline is not None and (clock := find_clock_of(case.baseline, case.budget)):
+    if case.baseline is not None and (clock := case.baseline.find_coarse_clock(case.budget)):
         return _Decision(Outcome.INVALID, (f"earlier session: {clock.describe()}",))
     return None
 
@@ -125,7 +125,7 @@ def _decide_by_clock(case: Case, looks: Sequence[int]) -> _Decision | None:
 def _make_batch(questions: Sequence[_Question]) -> Batch:
     """Return questions of one shape as arrays."""
     cases = [question.case for question in questions]
-    limit, margin, max_margin = np.moveaxis(np.array([case.limits for case in cases]), 1, 0)
+    limit, margin, max_margin = append_mean(np.array([case.limits for case in cases])).swapaxes(0, 1)
     noise = Noise(
         np.array([case.sigma for case in cases]),
         np.array([[case.prior.df] for case in cases]),
@@ -142,7 +142,7 @@ def _make_batch(questions: Sequence[_Question]) -> Batch:
         earlier=_stack(earlier) if earlier else None,
         max_margin=max_margin,
         censored=np.array([case.series.is_censored for case in cases]),
-        bias=np.array([case.clock_bias for case in cases]),
+        bias=append_mean(np.array([case.clock_bias for case in cases])),
     )
 
 
@@ -228,8 +228,7 @@ def _geometric_mean(values: Floats) -> float:
 
 def _build_intervals(answer: Answer, better: Direction) -> list[Interval]:
     """Return the interval of each size and of the whole curve."""
-    bounds = np.stack([answer.mean, answer.low, answer.high], axis=-1).tolist()
-    return [Interval.build(mean, low, high, better) for mean, low, high in bounds]
+    return [Interval.build(log, low, high, better) for log, low, high in answer.bounds.tolist()]
 
 
 def _list_findings(question: _Question, scalar: Interval) -> tuple[OverRange, ...]:
@@ -254,6 +253,6 @@ def _list_findings(question: _Question, scalar: Interval) -> tuple[OverRange, ..
         return (build(scalar, slice(1)),)
     findings = []
     for part in sorted(answer.ranges, key=lambda part: np.mean(limits[part.sizes]) - part.mean):
-        upper = max(part.mean, float(np.mean(answer.high[part.sizes])))
+        upper = max(part.mean, float(np.mean(answer.bounds[part.sizes, 2])))
         findings.append(build(Interval.build(part.mean, part.low, upper, metric.better), part.sizes))
     return tuple(findings)

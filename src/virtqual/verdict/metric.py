@@ -57,7 +57,7 @@ class UnknownMetricError(UsageError, KeyError):
 
 
 class Metrics(dict[str, Metric]):
-    """The catalogue: metrics by name; an unknown name is an `UnknownMetricError` with similar names."""
+    """The catalogue by name; an unknown name is an `UnknownMetricError` that suggests similar ones."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         super().__init__((metric.name, metric) for metric in metrics)

@@ -13,12 +13,8 @@ from virtqual.verdict.estimate import Floats
 from virtqual.verdict.metric import NotNegative, Positive, Target, Text
 
 STATED_BETWEEN_DF = 4.0
-"""Weight of a stated spread of boots, in degrees of freedom, if its origin is not stated.
-
-An opinion that is believed like a bound makes nearly every session against an earlier one OVER if boots
-vary by several times as much ("Boots that nobody measured" in docs/decision.md). With 4 the boots of a few
-sessions soon outweigh it, and it costs little if it is small beside the noise of the pairs.
-"""
+"""Weight of a stated spread of boots, in degrees of freedom, if its origin is not stated: the boots of a few
+sessions soon outweigh it. "Boots that were not measured" in docs/decision-statistics.md has other weights."""
 
 
 class Prior(Target):

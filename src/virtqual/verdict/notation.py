@@ -16,7 +16,7 @@ MAX_LOG = 700.0
 """A float holds no e to the power of more than this."""
 
 MAX_SHOWN = 1000
-"""Larger factors are not told apart: the bounds of two pairs that disagree are astronomic."""
+"""The largest factor that is written out."""
 
 
 def format_value(value: float) -> str:
@@ -35,15 +35,7 @@ def format_percent(fraction: float) -> str:
 def describe_slowdown(log: float, better: Direction, bounds: Bounds | None = None) -> str:
     """Return how much slower or faster virtual is, with the bounds of the estimate if they are given.
 
-    Percentages are of native's value: virtual that is 20 % slower has 1.2 times the time, or 0.8 of the
-    rate.
-
-    Parameters
-    ----------
-    log, bounds
-        ln(virtual/native), positive is worse.
-    better
-        The better values: ``lower`` ones of a time, ``higher`` ones of a rate.
+    Percentages are of native's value; `log` and `bounds` are ln(virtual/native), positive is worse.
 
     Examples
     --------

@@ -22,11 +22,10 @@ class Outcome(Enum):
 
     @property
     def code(self) -> int:
-        """The number that stands for the outcome in arrays."""
+        """The number that stands for the outcome in arrays: its index in `OUTCOMES`."""
         return OUTCOMES.index(self)
 
 
-#: The outcomes by their codes.
 OUTCOMES = tuple(Outcome)
 #: The outcome of a set of verdicts is the first of these that occurs.
 _PRECEDENCE = (Outcome.INVALID, Outcome.OVER, Outcome.UNDECIDED, Outcome.BASELINE, Outcome.WITHIN)

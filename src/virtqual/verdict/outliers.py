@@ -1,7 +1,6 @@
-"""Hosts of a rotation that differ from the others of their kind by more than those do among themselves.
+"""Hosts of a rotation that differ from the others of their kind, and are set aside: their pairs do not count.
 
-A host that is named is set aside: its pairs do not count, and the other hosts are judged without it. The rule
-is the same in a sweep and in a session, and asks for two things, since either alone names hosts in vain:
+Two tests must agree, since either alone names hosts in vain:
 
 - The host lies farther from its kind than the spread of all other hosts explains (Rosner's generalised
   extreme Studentised deviate, Technometrics 25, 1983): hosts differ a little.
@@ -22,8 +21,9 @@ from scipy import special
 
 from virtqual.verdict.case import Case
 from virtqual.verdict.estimate import Floats
+from virtqual.verdict.overhead import Runs
 from virtqual.verdict.pairs import Series, host_names, split_turn
-from virtqual.verdict.places import Places, host_effects, places_of
+from virtqual.verdict.places import host_effects
 
 OUTLIER_ALPHA = 0.005
 """Level of the test that a host lies too far from its kind: 1 % of sessions at most name a host although all
@@ -71,10 +71,9 @@ def set_aside_hosts(cases: Sequence[Case]) -> tuple[list[Case], list[Outlier]]:
     """
     tables: dict[tuple[tuple[str, ...], ...], dict[str, HostLogs]] = defaultdict(dict)
     for case in cases:
-        places, logs = _collect_logs(case.series)
-        if places and places.kind == "rotated" and not case.refused:
+        if case.runs.places.kind == "rotated" and not case.refused:
             sigma = float(case.sigma[-1]) / math.sqrt(2)
-            tables[places.roles][case.series.id] = HostLogs(_arrange(logs, places), sigma)
+            tables[case.runs.places.roles][case.series.id] = HostLogs(_arrange(case.runs), sigma)
     answers, outliers = list(cases), dict[str, Outlier]()
     for roles, table in tables.items():
         named = find_outliers(table, roles)
@@ -88,36 +87,22 @@ def set_aside_hosts(cases: Sequence[Case]) -> tuple[list[Case], list[Outlier]]:
     return answers, list(outliers.values())
 
 
-def _collect_logs(series: Series) -> tuple[Places | None, Floats]:
-    """Return places and costs of the pairs, of a curve their mean over its sizes, shape (2, n_pairs).
-
-    The places are None if the first pair ran on one place: no host can be told from another.
-    """
-    pairs = series.valid[:1]
-    if not pairs or "" in (names := host_names(pairs)[0] | host_names(pairs)[1]) or len(names) == 1:
-        return None, np.empty((2, 0))
-    pairs = series.chosen
-    return places_of(pairs), series.costs(pairs).mean(axis=-1)
-
-
-def _arrange(logs: Floats, places: Places) -> Floats:
+def _arrange(runs: Runs) -> Floats:
     """Return the costs of a rotation by side, round and host, with hosts in the order of their names."""
-    count = len(places.native) - len(places.native) % places.width
-    hosts = np.array([places.native, places.virtual])[:, :count].reshape(2, -1, places.width)
-    rounds = logs[:, :count].reshape(hosts.shape)
-    return np.take_along_axis(rounds, hosts.argsort(axis=2), axis=2)
+    hosts = np.array([runs.places.native, runs.places.virtual]).reshape(2, -1, runs.places.width)
+    return np.take_along_axis(runs.logs[..., -1].reshape(hosts.shape), hosts.argsort(axis=2), axis=2)
 
 
-def host_factors(series: Series, outliers: Set[str]) -> dict[str, float]:
+def host_factors(runs: Runs, outliers: Set[str]) -> dict[str, float]:
     """Return how much slower each host is than the mean of its kind; empty if the pairs cannot tell.
 
     In an exchange all hosts are of one kind. Outliers do not count in the mean.
     """
-    places, logs = _collect_logs(series)
-    if places and places.kind == "rotated":
-        kinds = list(zip(places.roles, _arrange(logs, places).mean(axis=1), strict=True))
-    elif places and places.kind == "exchanged":
-        kinds = [(places.hosts, host_effects(logs[1] - logs[0], places))]
+    places = runs.places
+    if places.kind == "rotated":
+        kinds = list(zip(places.roles, _arrange(runs).mean(axis=1), strict=True))
+    elif places.kind == "exchanged":
+        kinds = [(places.hosts, host_effects(runs.differences[:, -1], places))]
     else:
         return {}
     factors = dict[str, float]()
@@ -129,10 +114,7 @@ def host_factors(series: Series, outliers: Set[str]) -> dict[str, float]:
 
 
 def without_hosts(series: Series, outliers: Sequence[Outlier]) -> Series:
-    """Return a series in which the pairs of some hosts do not count.
-
-    A rotation has as many hosts of both sides: the first of the other side, by name, go with them.
-    """
+    """Return a series in which the pairs of some hosts do not count, and as many of the other side."""
     hosts = {outlier.host for outlier in outliers}
     sides = [sorted(names, key=lambda name: (name not in hosts, name)) for names in host_names(series.valid)]
     count = max(len(hosts.intersection(names)) for names in sides)
@@ -148,16 +130,10 @@ def without_hosts(series: Series, outliers: Sequence[Outlier]) -> Series:
 
 
 def find_outliers(table: Mapping[str, HostLogs], roles: Sequence[Sequence[str]]) -> list[Outlier]:
-    """Return the hosts that differ, each once: by the mean of all metrics, else by the first that shows it.
+    """Return the hosts that differ: by the mean of all metrics, else by the first metric that shows it.
 
-    A slow host is mostly slow in all metrics: half of the error rate is for the mean.
-
-    Parameters
-    ----------
-    table
-        The costs of each metric, in the order of the hosts in `roles`.
-    roles
-        Names of the native hosts, and of those of VMs.
+    Half of the error rate is for the mean. `table` has the costs of each metric, in the order of the hosts in
+    `roles`, which are the names of the native hosts, and of those of VMs.
     """
     alpha = OUTLIER_ALPHA if len(table) == 1 else OUTLIER_ALPHA / 2
     tests = [("", _average(list(table.values())), alpha)]

@@ -108,9 +108,8 @@ def _boots_variance(x: Floats, by_boot: Floats, pair: Floats, noise: Noise) -> t
 def _estimate_rotation(runs: Runs, noise: Noise) -> Estimate:
     """Return the estimate of a rotation: the means of hosts are the sample.
 
-    Each round holds every host once, so that a disturbance of a whole round cancels. A disturbance of one
-    side of a round has a part of its own. The known noise is a lower bound on the variance of hosts, because
-    a coarse timer shows the same number on all.
+    A disturbance of one side of a round has a part of its own. The known noise is the least variance of
+    hosts, because a coarse timer shows the same number on all.
     """
     places, d = runs.places, runs.differences
     pairs, columns = d.shape[-2:]

@@ -1,9 +1,4 @@
-"""Samples, pairs of samples, and series of pairs.
-
-A *sample* is one run's value (scalar) or values (curve). A *pair* is a native and a virtual sample that
-ran one after the other. An invalid pair stays in the series with its reasons, is left out of the numbers, and
-is asked for again.
-"""
+"""Samples, pairs of samples that ran one after the other, and series of pairs."""
 
 from __future__ import annotations
 
@@ -18,7 +13,8 @@ from typing import Literal
 
 import numpy as np
 
-from virtqual.verdict.clock_steps import find_steps
+from virtqual.verdict.budget import Budget
+from virtqual.verdict.clock import HONEST_SHARE, CoarseClock, find_coarse_clock, find_steps
 from virtqual.verdict.estimate import Floats, median
 from virtqual.verdict.metric import Metric
 
@@ -35,7 +31,7 @@ MIN_FIRST_RUNS = 4
 
 
 class PairingError(ValueError):
-    """Samples that no working harness produces, such as two of one side and number, or other points."""
+    """Samples that no working harness produces, such as two of one side and number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +113,7 @@ class Pair:
     @property
     def untimed(self) -> bool:
         """The times of a run are unknown."""
-        native, virtual = self.native, self.virtual
-        return (native is not None and native.untimed) or (virtual is not None and virtual.untimed)
+        return any(sample.untimed for sample in self.samples)
 
     @property
     def first(self) -> Side | None:
@@ -139,11 +134,9 @@ class Series:
     ----------
     points
         Sizes of a curve in the metric's axis unit, rising; empty for a scalar.
-    cut_off
-        Numbers of the pairs that an interruption cut off; they count neither as attempted nor as refused.
-    set_aside
-        Numbers of the pairs that do not count because an outlying host takes part; see
-        `virtqual.verdict.outliers`.
+    cut_off, set_aside
+        Numbers of the pairs that an interruption cut off, and of those with an outlying host; they count
+        neither as attempted nor as refused.
     """
 
     metric: Metric
@@ -167,8 +160,7 @@ class Series:
     def chosen(self) -> tuple[Pair, ...]:
         """The pairs that are judged: the valid ones, or of a rotation complete turns of the same hosts.
 
-        If a node was set aside, or a run was refused, some turns lack hosts. The choice of turns and hosts
-        keeps as many pairs as possible and does not depend on any value.
+        Turns and hosts are chosen for the largest number of pairs, and not by any value.
         """
         turns = self.turns
         labels = [names for turn in turns for names in list_labels(turn, "place")]
@@ -213,6 +205,17 @@ class Series:
         """The step of the clock at each size, in the unit, as the values of both sides show it."""
         return find_steps(np.concatenate([self.values[side] for side in SIDES]))
 
+    @property
+    def clock_bias(self) -> Floats:
+        """How far the clock may have moved the overhead, in log units by size: half a step a side."""
+        shares = self.clock_steps * sum(1 / self.medians[side] for side in SIDES) / 2
+        return np.where(shares < HONEST_SHARE, 0.0, shares)
+
+    def find_coarse_clock(self, budget: Budget) -> CoarseClock | None:
+        """Return the clock if its step is too large; see `virtqual.verdict.clock.find_coarse_clock`."""
+        native = self.medians["native"]
+        return find_coarse_clock(self.metric, self.points, self.clock_steps, native, budget)
+
     @cached_property
     def differences(self) -> Floats:
         """ln(virtual/native) of the valid pairs, positive if virtual is worse; shape (n_pairs, n_points)."""
@@ -242,12 +245,10 @@ class Series:
         """Why the order of the runs favours one side; empty if both took turns in running first."""
         if any(pair.untimed for pair in self.valid):
             return "not alternated: the runs have no start and end times"
-        first = [pair.first for pair in self.valid]
-        counts = {side: first.count(side) for side in SIDES}
-        total = sum(counts.values())
+        first = [pair.first for pair in self.valid if pair.first]
         for side, other in (SIDES, SIDES[::-1]):
-            if len(first) >= MIN_FIRST_RUNS and counts[side] < total // MIN_FIRST_RUNS:
-                share = f"{counts[other]} of {total} pairs"
+            if len(self.valid) >= MIN_FIRST_RUNS and first.count(side) < len(first) // MIN_FIRST_RUNS:
+                share = f"{first.count(other)} of {len(first)} pairs"
                 return f"not alternated: {other} ran first in {share}, which favours one side"
         return ""
 
@@ -282,8 +283,7 @@ def _choose_hosts(turns: Sequence[Sequence[Pair]]) -> tuple[Pair, ...]:
 def split_turn(turn: Sequence[Pair], native: Set[str], virtual: Set[str]) -> tuple[list[Pair], list[Pair]]:
     """Return the pairs of a turn that some hosts make, and those of its other runs.
 
-    Runs that lost their peers are paired: the hosts of a turn are the sample of a rotation, and it does not
-    matter which of them make a pair.
+    Runs that lost their peers are paired: in a rotation it does not matter which hosts make a pair.
     """
     groups: dict[tuple[bool, bool], list[Pair]] = defaultdict(list)
     for pair, *places in zip(turn, *list_labels(turn, "place"), strict=True):
@@ -351,10 +351,7 @@ def _list_faults(pair: Pair) -> list[str]:
 
 
 def _find_disturbances(pairs: Iterable[Pair]) -> dict[int, dict[str, None]]:
-    """Return the reasons in other runs of the series for which pairs do not count, by pair number.
-
-    Runs on one machine follow each other, and no other run there lies between the two of a pair.
-    """
+    """Return by pair number the reasons for which pairs do not count: other runs overlap or part theirs."""
     runs = [sample for pair in pairs for sample in pair.samples if not sample.untimed]
     times = attrgetter("start", "end")
     runs.sort(key=times)
@@ -380,8 +377,7 @@ def _find_disturbances(pairs: Iterable[Pair]) -> dict[int, dict[str, None]]:
 def list_machines(runs: Sequence[Sample]) -> list[set[Hashable]]:
     """Return labels of each run; runs that share a label may have been on one machine.
 
-    If a host is unknown, nodes of one side are different machines, and a node may be a guest of each node of
-    the other side.
+    A node of an unknown host may be a guest of each node of the other side.
     """
     if all(run.host for run in runs):
         return [set(run.host.split("+")) for run in runs]

@@ -1,20 +1,16 @@
 """The hosts and boots of the pairs of a session, and the estimates that they allow.
 
 A pair's difference is overhead + v_j - n_i + b + e: the speed of the host j that carries the virtual machine,
-that of the native host i, the boot's draw b, and noise e. The labels alone decide which of these can be
-separated:
+that of the native host i, the boot's draw b, and noise e. The names of hosts alone decide what is separated:
 
 together
     Both sides ran on the same host, or the hosts are unknown: hosts cancel in each pair.
 exchanged
-    Each pair of hosts occurs in both roles: overhead = (mean AB + mean BA) / 2, and half of the difference is
-    that of the hosts.
+    Each pair of hosts occurs in both roles: overhead = (mean AB + mean BA) / 2.
 rotated
-    k native hosts and k others ran complete rounds of k pairs at the same time: hosts are the sample, so the
-    error is that of their means (Welch), with degrees of freedom of hosts and not of pairs.
+    k native hosts and k others ran complete rounds of k pairs: hosts are the sample (Welch), and not pairs.
 fixed
-    Different hosts have fixed roles: no number of pairs separates a slow host from a slow guest. Only a bound
-    on their difference helps; it is added to the error.
+    Different hosts have fixed roles: a bound on their difference is added to the error.
 """
 
 from __future__ import annotations
@@ -55,7 +51,7 @@ class Places:
 
     @property
     def are_known(self) -> bool:
-        """The hosts are known."""
+        """The hosts are known; otherwise they are taken to be alike."""
         return all(self.native)
 
     @property
@@ -145,11 +141,7 @@ def recognise(
 
 
 def places_of(pairs: Sequence[Pair], bound: float = math.inf) -> Places:
-    """Return where pairs ran, as far as their samples say.
-
-    If hosts are unknown, the names of nodes still show an exchange or a rotation; otherwise hosts are taken
-    to be alike, and are not `Places.are_known`.
-    """
+    """Return where pairs ran; if hosts are unknown, the nodes still show an exchange or a rotation."""
     boots = list_labels(pairs, "boot")[1]
     for label in ("host", "place"):
         native, virtual = list_labels(pairs, label)

@@ -1,7 +1,6 @@
 """The decision: when an overhead is over budget, when it is within, and when neither is sure.
 
-``docs/decision.md`` explains it. The functions take many sessions at once, so that simulations run the very
-code that judges.
+Many sessions are judged at once, so that simulations run the very code that judges.
 """
 
 from __future__ import annotations
@@ -10,13 +9,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from types import EllipsisType
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
 from virtqual.verdict.budget import MAX_CHANGE_MARGIN
-from virtqual.verdict.estimate import Bools, Estimate, Floats, Ints, Noise, append_mean
+from virtqual.verdict.estimate import Bools, Estimate, Floats, Ints, Noise
 from virtqual.verdict.outcome import OUTCOMES, Outcome
 from virtqual.verdict.overhead import Runs, estimate_change, estimate_overhead
 
@@ -95,15 +95,19 @@ class SizeRange:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The answer on one series; its arrays, and those that `Batch` describes, are rows of the batch's.
+    """The answer on one series.
 
-    Attributes
+    Parameters
     ----------
     used, next_pairs
-        Pairs at the look that decided, in a rotation whole rounds, and those that the next look needs; None
-        if there is none.
+        Pairs at the look that decided, and that the next look needs; None if none follows.
+    margin, reach
+        As of `Batch`, shape (n_points,).
+    bounds
+        Estimate from all pairs, lower bound at the level of OVER, and upper bound at that of WITHIN, log
+        units, shape (n_columns, 3); infinite before the first look, NaN if there is no estimate.
     ranges
-        The sizes of a curve that is OVER; see `find_ranges`.
+        Those of `Batch.find_ranges` if the series is OVER.
     """
 
     outcome: Outcome
@@ -112,9 +116,7 @@ class Answer:
     next_pairs: int | None
     margin: Floats
     reach: Floats
-    mean: Floats
-    low: Floats
-    high: Floats
+    bounds: Floats
     ranges: list[SizeRange]
 
 
@@ -122,21 +124,21 @@ class Answer:
 class Batch:
     """Series of one shape (as many pairs, sizes and places each), and their answers.
 
-    All arrays have the leading axes of the series, written ``...`` here.
+    All arrays have the leading axes of the series, written ``...`` here; n_columns are the sizes of a curve
+    and their mean (`virtqual.verdict.estimate.append_mean`).
 
     Parameters
     ----------
     runs
-        Shape (..., 2, n_pairs, n_points).
+        Shape (..., 2, n_pairs, n_columns).
     limit, margin, max_margin
-        Budget, margin and widest margin of a change, log units, broadcastable to (..., n_points).
+        Budget, margin and widest margin of a change, log units, broadcastable to (..., n_columns).
     noise
-        A column for each size and a last one for their mean (`virtqual.verdict.estimate.append_mean`),
-        broadcastable to (..., n_columns).
+        Broadcastable to (..., n_columns).
     session
-        The number of each series' session, broadcastable to (...): a session has one error rate.
+        Number of the session of each series, which has one error rate, broadcastable to (...).
     earlier
-        The earlier session; if it is stated, the change since is judged.
+        The earlier session in whole rounds; if it is given, the change since is judged.
     censored
         Missing virtual runs might decide, broadcastable to (...).
     bias
@@ -146,17 +148,12 @@ class Batch:
     ----------
     outcome, cause
         Values of `Outcome.code` and `Cause`, shape (...) as of all that follow.
-    flagged, start
-        Pairs at the look that flagged a series, 0 if none did; first pair of those that were to convict it.
-    level
-        Error rate at which a single size was to be convicted.
-    used, next_pairs
-        Pairs at the look that decided, and that the next look needs, 0 if there is none.
-    mean, low, high
-        Estimate from all pairs, lower bound at `level` and upper bound at the level of an acquittal, in log
-        units, with a last axis of n_columns; infinite before the first look, NaN if there is no estimate.
+    used, flagged
+        Pairs (of a rotation: rounds) at the looks that decided and that flagged the series, 0 if none did.
+    start, level
+        First pair that the last attempt at a conviction counted, and its error rate at each size.
     reach
-        How far the bound of an acquittal would lie from the mean at the last look, shape as `mean`.
+        How far the bound of an acquittal would lie from the mean at the last look, shape (..., n_columns).
     """
 
     runs: Runs
@@ -172,39 +169,30 @@ class Batch:
     cause: Ints = field(init=False)
 
     def __post_init__(self) -> None:
-        *shape, _, pairs, self.points = self.runs.logs.shape
-        self.shape, self.width = tuple(shape), self.runs.places.width
-        self.pairs = pairs // self.width
-        self.runs = Runs(append_mean(self.runs.logs), self.runs.places)
-        self.columns = self.runs.logs.shape[-1]
+        *series, _, pairs, columns = self.runs.logs.shape
+        self.shape, self.width = tuple(series), self.runs.places.width
+        self.pairs, self.points, self.columns = pairs // self.width, max(columns - 1, 1), columns
+        full, scalar = (*series, columns), (*series, 1)
         self.limit, self.margin, self.bias = (
-            append_mean(self._broadcast(values, self.points))
-            for values in (self.limit, self.margin, self.bias)
+            np.broadcast_to(values, full) for values in (self.limit, self.margin, self.bias)
         )
         self.noise = Noise(
-            self._broadcast(self.noise.sigma, self.columns),
-            self._broadcast(self.noise.df, 1),
-            self._broadcast(self.noise.between, 1),
+            np.broadcast_to(self.noise.sigma, full),
+            np.broadcast_to(self.noise.df, scalar),
+            np.broadcast_to(self.noise.between, scalar),
             self.noise.between_df,
         )
         self.session, self.censored = (
             np.broadcast_to(values, self.shape) for values in (self.session, self.censored)
         )
         if self.earlier is not None:
-            earlier_pairs = len(self.earlier.places.native)
-            earlier_pairs -= earlier_pairs % self.earlier.places.width  # whole rounds
-            earlier = self.earlier.first(earlier_pairs)
-            self.earlier = Runs(append_mean(earlier.logs), earlier.places)
-            self._widen_margin(earlier_pairs)
-        self.outcome = np.full(self.shape, UNDECIDED)
-        self.cause = np.full(self.shape, int(Cause.TOO_FEW_PAIRS))
-        self.used, self.flagged, self.start, self.next_pairs = np.zeros((4, *self.shape), dtype=np.int64)
-        self.running = np.ones(self.shape, dtype=np.bool_)
-        self.level = np.full(self.shape, ALPHA / len(LOOKS) / self.columns)
-        self.mean, self.low, self.high, self.reach = np.full((4, *self.shape, self.columns), np.nan)
-
-    def _broadcast(self, values: ArrayLike, last: int) -> Floats:
-        return np.broadcast_to(np.asarray(values, dtype=np.float64), (*self.shape, last))
+            self._widen_margin(len(self.earlier.places.native))
+        self.outcome = np.full(series, UNDECIDED)
+        self.cause = np.full(series, int(Cause.TOO_FEW_PAIRS))
+        self.used, self.flagged, self.start = np.zeros((3, *series), dtype=np.int64)
+        self.running = np.ones(series, dtype=np.bool_)
+        self.level = np.full(series, ALPHA / len(LOOKS) / columns)
+        self.reach = np.full(full, np.nan)
 
     def _widen_margin(self, earlier_pairs: int) -> None:
         """Widen the margin of a change to what both sessions resolve, up to the widest one.
@@ -215,15 +203,16 @@ class Batch:
         df = np.asarray(self.noise.df) + pairs - 1
         variance = sigma**2 * (1 / pairs + 1 / earlier_pairs) + 2 * np.asarray(self.noise.between) ** 2
         t = scipy.special.stdtrit(df, ANSWER_RATE) - scipy.special.stdtrit(df, BETA / len(LOOKS))
-        widest = np.maximum(append_mean(self._broadcast(self.max_margin, self.points)), self.margin)
-        self.margin = np.clip(t * np.sqrt(variance), self.margin, widest)
+        self.margin = np.clip(t * np.sqrt(variance), self.margin, np.maximum(self.max_margin, self.margin))
 
     @property
     def shares(self) -> bool:
         """The pairs before and after a look share hosts or an earlier session: no pair is ever fresh."""
         return self.earlier is not None or self.runs.places.kind == "rotated"
 
-    def estimate(self, rows: Bools, pairs: int, *, convict: bool, start: int = 0) -> Estimate | None:
+    def estimate(
+        self, rows: Bools | EllipsisType, pairs: int, *, convict: bool, start: int = 0
+    ) -> Estimate | None:
         """Return the overhead of some series, or its change, from the first pairs."""
         sigma, df, between = (
             np.asarray(part)[rows] for part in (self.noise.sigma, self.noise.df, self.noise.between)
@@ -255,7 +244,7 @@ class Batch:
             p = np.min(estimate.tail(estimate.mean - self.limit[rows]), axis=-1)
             is_over = p <= self.level[rows]
             self.outcome[rows] = np.where(is_over & has_boots, OVER, self.outcome[rows])
-            self.cause[rows] = np.where(is_over, Cause.BOOTS, Cause.OPEN)
+            self.cause[rows] = np.where(is_over, Cause.ANSWERED if has_boots else Cause.BOOTS, Cause.OPEN)
 
     def acquit(self, pairs: int, level: float, *, may_acquit: bool, is_last: bool) -> None:
         """Call series that are not OVER WITHIN, UNDECIDED or INVALID; flag those that look over budget."""
@@ -307,41 +296,61 @@ class Batch:
         is_wide = np.any(reach > margin, axis=-1) & (self.runs.places.kind != "rotated")
         return np.asarray(is_wide & (is_last | ~(can_pass | can_fail)))
 
-    def conclude(self, looks: Sequence[int]) -> None:
-        """Set mean and bounds of every series from all of its pairs, and the pairs of its next look."""
-        self.cause[self.outcome == OVER] = Cause.ANSWERED
-        everything = np.ones(self.shape, dtype=np.bool_)
-        estimate = self.estimate(everything, self.pairs, convict=False) if self.pairs else None
-        if estimate is not None:
-            reach = estimate.reach(BETA / len(looks))
-            values = estimate.mean, estimate.mean - reach, estimate.mean + reach
-            self.mean, self.low, self.high = (value.reshape(*self.shape, -1) for value in values)
-        for used, start in np.unique(np.stack([self.used.ravel(), self.start.ravel()]), axis=1).T:
+    def answers(self, looks: Sequence[int]) -> list[Answer]:
+        """Return the answers on series with one leading axis, with their bounds from all pairs."""
+        mean, low, high = np.full((3, len(self.used), self.columns), np.nan)
+        if self.pairs and (estimate := self.estimate(..., self.pairs, convict=False)) is not None:
+            mean, reach = estimate.mean, estimate.reach(BETA / len(looks))
+            low, high = mean - reach, mean + reach
+        for used, start in {*zip(self.used.tolist(), self.start.tolist(), strict=True)}:
             rows = (self.used == used) & (self.start == start)
-            fresh = self.estimate(rows, int(used), convict=True, start=int(start)) if used else None
+            fresh = self.estimate(rows, used, convict=True, start=start) if used else None
             if fresh is not None:
-                self.low[rows] = fresh.mean - fresh.reach(self.level[rows][:, None])
-        self.low = np.minimum(self.low, self.mean)
-        self.low[self.used == 0], self.high[self.used == 0] = -np.inf, np.inf
+                low[rows] = fresh.mean - fresh.reach(self.level[rows][:, None])
+        low = np.minimum(low, mean)
+        low[self.used == 0], high[self.used == 0] = -np.inf, np.inf
+        bounds = np.stack([mean, low, high], axis=-1)
         following = np.array([*looks, 0])[np.searchsorted(looks, self.used, side="right")]
         goes_on = np.isin(self.cause, (Cause.TOO_FEW_PAIRS, Cause.OPEN, Cause.BOOTS))
-        self.next_pairs = np.where(goes_on, following, 0)
+        next_pairs = np.where(goes_on, following * self.width, 0).tolist()
+        return [
+            Answer(
+                OUTCOMES[outcome],
+                Cause(self.cause[i]),
+                int(self.used[i]) * self.width,
+                next_pairs[i] or None,
+                self.margin[i, : self.points],
+                self.reach[i, : self.points],
+                bounds[i],
+                self.find_ranges(i, low[i]) if outcome == OVER else [],
+            )
+            for i, outcome in enumerate(self.outcome)
+        ]
 
-    def answer(self, index: int) -> Answer:
-        """Return the answer on one series of a batch with one leading axis."""
-        outcome = OUTCOMES[self.outcome[index]]
-        return Answer(
-            outcome,
-            Cause(self.cause[index]),
-            int(self.used[index]) * self.width,
-            int(self.next_pairs[index]) * self.width or None,
-            self.margin[index][: self.points],
-            self.reach[index][: self.points],
-            self.mean[index],
-            self.low[index],
-            self.high[index],
-            find_ranges(self, index) if outcome is Outcome.OVER else [],
-        )
+    def find_ranges(self, index: int, low: Floats) -> list[SizeRange]:
+        """Return the contiguous ranges in which a series that is OVER is over budget, the worst first.
+
+        The first range is the one whose sizes stand out most together (the sum of their excesses over their
+        errors, by the root of their number). Further ranges that touch no earlier one follow, as long as a
+        size outside the ranges is over by itself: its bound in `low` is above the budget.
+        """
+        rows = np.arange(len(self.used)) == index
+        estimate = self.estimate(rows, int(self.used[index]), convict=True, start=int(self.start[index]))
+        assert estimate is not None  # the series was convicted by it
+        points, limit, mean = self.points, self.limit[index], estimate.mean[0]
+        standing = ((mean - limit) / np.sqrt(estimate.variance[0]))[:points]
+        is_over = low[:points] >= limit[:points] - 1e-9
+        total = np.append(0.0, np.cumsum(standing))
+        free, ranges = np.ones(points, dtype=np.bool_), list[SizeRange]()
+        while np.any(free) and (not ranges or np.any(is_over & free)):
+            i, j = max(
+                ((i, j) for i in range(points) for j in range(i + 1, points + 1) if np.all(free[i:j])),
+                key=lambda ends: (total[ends[1]] - total[ends[0]]) / math.sqrt(ends[1] - ends[0]),
+            )
+            lower = float(np.max(low[i:j])) if np.any(is_over[i:j]) else float(low[-1])
+            ranges.append(SizeRange(slice(i, j), float(np.mean(mean[i:j])), lower))
+            free[max(i - 1, 0) : j + 1] = False
+        return ranges
 
 
 def judge(
@@ -353,24 +362,14 @@ def judge(
     min_boots: int = 1,
     stop: bool = False,
 ) -> None:
-    """Judge the series of each session together.
+    """Judge the series of each session together, by the rule of ``docs/decision-statistics.md``.
 
-    All pairs that are given are judged, and an early answer other than OVER does not stand. At every look:
-
-    1. A series is OVER if at some size, or for the whole curve, the lower bound is above the budget. The
-       bound comes from the pairs after the look that flagged the series. If those share hosts or an earlier
-       session with the pairs before, or if there is one look, all pairs count and every series counts as
-       flagged. The error rate has an equal share for each look, and is divided among the flagged series of
-       the session and, within a curve, among its sizes and the whole (Bonferroni). OVER stands.
-    2. A series is WITHIN if at every size the upper bound, from all of its pairs, is below budget + margin.
-       A series that is not WITHIN is *flagged*, once.
-    3. A series is INVALID if it is too good to be true, or if its hosts forbid an answer.
+    All pairs that are given are judged, and an early answer other than OVER does not stand.
 
     Parameters
     ----------
     looks
-        After how many pairs a decision is tried. A session that stopped between two looks can pass at the
-        later one's share.
+        After how many pairs a decision is tried.
     alpha
         Error rate of OVER in a session; see `ALPHA`.
     min_pairs
@@ -404,31 +403,3 @@ def judge(
             batch.acquit(pairs, BETA / len(looks), may_acquit=may_acquit, is_last=is_last)
             if stop:
                 batch.running &= (batch.outcome == UNDECIDED) & (batch.cause != Cause.NOISE)
-    for batch in batches:
-        batch.conclude(looks)
-
-
-def find_ranges(batch: Batch, index: int) -> list[SizeRange]:
-    """Return the contiguous ranges in which one series that is OVER is over budget, the worst first.
-
-    The conviction was decided size by size. The first range is the one whose sizes stand out most together
-    (the sum of their excesses over their errors, by the root of their number). Further ranges that touch no
-    earlier one follow, as long as a size outside the ranges is over by itself.
-    """
-    rows = np.arange(len(batch.used)) == index
-    estimate = batch.estimate(rows, int(batch.used[index]), convict=True, start=int(batch.start[index]))
-    assert estimate is not None  # the series was convicted by it
-    points, limit, mean, low = batch.points, batch.limit[index], estimate.mean[0], batch.low[index]
-    standing = ((mean - limit) / np.sqrt(estimate.variance[0]))[:points]
-    is_over = low[:points] >= limit[:points] - 1e-9
-    total = np.append(0.0, np.cumsum(standing))
-    free, ranges = np.ones(points, dtype=np.bool_), list[SizeRange]()
-    while np.any(free) and (not ranges or np.any(is_over & free)):
-        i, j = max(
-            ((i, j) for i in range(points) for j in range(i + 1, points + 1) if np.all(free[i:j])),
-            key=lambda ends: (total[ends[1]] - total[ends[0]]) / math.sqrt(ends[1] - ends[0]),
-        )
-        lower = float(np.max(low[i:j])) if np.any(is_over[i:j]) else float(low[-1])
-        ranges.append(SizeRange(slice(i, j), float(np.mean(mean[i:j])), lower))
-        free[max(i - 1, 0) : j + 1] = False
-    return ranges

@@ -35,18 +35,14 @@ class Need:
 
 @dataclass(frozen=True, eq=False)
 class SessionVerdict:
-    """The verdicts of a session.
+    """The verdicts of a session, one for each case, in their order.
 
     Parameters
     ----------
-    verdicts
-        One for each case, in their order.
-    slow_runs
-        Slow runs of this session; they are tested once no more pairs are needed.
     hypervisor_class
         None if the budgets were stated by hand.
     waivers
-        All waivers of this class and build, needed or not; they must hold on the day `today`.
+        All waivers of this class and build, needed or not.
     outliers
         Hosts without which the others were judged.
     """
@@ -66,10 +62,7 @@ class SessionVerdict:
 
     @property
     def outcome(self) -> Outcome:
-        """One outcome for the session: INVALID, OVER, UNDECIDED, BASELINE, WITHIN, the first that occurs.
-
-        A waived OVER does not count. Slow runs are OVER. A session without verdicts is INVALID.
-        """
+        """INVALID, OVER, UNDECIDED, BASELINE, WITHIN: the first that occurs; slow runs are OVER."""
         answer = worst_outcome(self.verdicts)
         return Outcome.OVER if self.slow_runs.found and answer is not Outcome.INVALID else answer
 
@@ -97,7 +90,7 @@ class SessionVerdict:
 
     @property
     def without_hosts(self) -> str:
-        """Which hosts were set aside, and what is to be done about them; empty if none was."""
+        """Which hosts were set aside, and what helps; empty if none was."""
         if not self.outliers:
             return ""
         hosts = "; ".join(f"host {outlier}" for outlier in self.outliers)
@@ -128,9 +121,7 @@ def judge_sessions(
     min_pairs: int = LOOKS[0],
     recreates_vms: bool = False,
 ) -> list[SessionVerdict]:
-    """Judge the series of each session together, and each session for itself.
-
-    A session has one case for a series and gate.
+    """Judge the series of each session together, which has one case for each series and gate.
 
     Parameters
     ----------
@@ -167,7 +158,7 @@ def judge_sessions(
     answers = []
     for measured, (cases, outliers), verdicts in zip(cases_by_session, chosen, judged, strict=True):
         for case, verdict in zip(measured, verdicts, strict=True):
-            verdict.hosts = host_factors(case.series, {outlier.host for outlier in outliers})
+            verdict.hosts = host_factors(case.runs, {outlier.host for outlier in outliers})
             _apply_waivers(case, verdict, relevant, today)
         needs = tuple(_list_needs(cases, verdicts))
         slow = _count_slow_runs(cases, slow_before, 0.0 if needs else SLOW_ALPHA / share)

@@ -1,13 +1,12 @@
 """Runs that are slow now and then: their causes are counted by side, and compared by an exact test.
 
-A guest that takes twice as long in one run of ten has about the mean of a guest that is always a little
-slower, and a very different user. A mean does not tell them apart, so that slow runs are counted.
+A guest that takes twice as long in one run of ten has about the mean of one that is always a little slower.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable
 from operator import itemgetter
 
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from virtqual.verdict.case import Case
 from virtqual.verdict.estimate import Floats, Ints, append_mean
+from virtqual.verdict.notation import MAX_LOG
 from virtqual.verdict.pairs import Sample, Side, list_machines
 
 SLOW = math.log(1.25)
@@ -28,22 +28,17 @@ SLOW_SIGMAS = 5.0
 SLOW_ALPHA = 0.002
 """Error rate of the test, a fifth of the session's 1 %: nine slow runs on one side, none on the other."""
 
-MAX_LOG = 700.0
-"""The largest logarithm of a factor that a float holds."""
-
 
 def slowness(runs: Floats, sigma: ArrayLike) -> Floats:
     """Return how much longer than the typical run of its side each slow run took, log units; 0 for others.
 
-    All rules call a run stalled that is slow by this definition. A run is compared with its own side and
-    series, so that a steady overhead makes no run slow. The typical run is the lower median: of four runs two
-    may be slow. The noise is the wider of the known noise and that of the faster half of the runs.
+    The typical run is the lower median: of four runs two may be slow. The noise is the wider of the known
+    noise and that of the faster half of the runs.
 
     Parameters
     ----------
     runs
-        Logarithms of the cost of each run, shape (..., n_runs); of a curve the mean over its sizes: a run is
-        slow, not a message size.
+        Logarithms of the cost of each run, of a curve the mean over its sizes, shape (..., n_runs).
     sigma
         Standard deviation of a pair's difference, broadcastable to (...).
     """
@@ -60,11 +55,7 @@ def slowness(runs: Floats, sigma: ArrayLike) -> Floats:
 def p_value(
     virtual: Ints | int, virtual_runs: Ints | int, native: Ints | int, native_runs: Ints | int
 ) -> Floats:
-    """Return the p-value of "virtual runs are slow no more often than native ones" (Fisher, one-sided).
-
-    Given the number of slow runs on both sides, the number of virtual ones is hypergeometric at any rate.
-    The only assumption is that they are slow independently of each other, as events are (`count_events`).
-    """
+    """Return the p-value of "virtual runs are slow no more often than native ones" (Fisher, one-sided)."""
     from scipy import stats  # slow to import, and not needed by the processes of checks
 
     slow, runs = np.add(virtual, native), np.add(virtual_runs, native_runs)
@@ -82,10 +73,8 @@ class SlowRuns(BaseModel):
         Number of all runs.
     factor
         How many times as long as a typical run a slow virtual run takes, the median; 0 if none is slow.
-    found
-        Virtual runs are slow more often than native ones, in this session and earlier ones of its build.
-    text
-        The finding in words; empty if there is none.
+    found, text
+        Whether virtual runs are slow more often than native ones, and that in words.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -129,20 +118,15 @@ def slow_runs_of(cases: Iterable[Case]) -> SlowRuns:
     `cases` has one case for each series.
     """
     slowest: dict[Hashable, tuple[Sample, float]] = {}
-    shapes: dict[tuple[int, int], list[Case]] = defaultdict(list)
     for case in cases:
-        if case.series.valid:
-            shapes[len(case.series.valid), case.series.width].append(case)
-    for members in shapes.values():
-        sigma = np.array([[case.sigma[-1]] for case in members])
-        runs = np.array([case.series.costs(case.series.valid) for case in members])
-        excesses = slowness(append_mean(runs)[..., -1], sigma)
-        for case, case_excesses in zip(members, np.swapaxes(excesses, 1, 2).tolist(), strict=True):
-            for pair, pair_excesses in zip(case.series.valid, case_excesses, strict=True):
-                for sample, excess in zip(pair.samples, pair_excesses, strict=True):
-                    # Without times it is unknown which samples are of one run.
-                    run = (case.series.id, *sample.run) if pair.untimed else sample.run
-                    slowest[run] = max(slowest.get(run, (sample, 0.0)), (sample, excess), key=itemgetter(1))
+        pairs = case.series.valid
+        runs = append_mean(case.series.costs(pairs))[..., -1]
+        excesses = slowness(runs, case.sigma[-1]).T.tolist() if pairs else ()
+        for pair, pair_excesses in zip(pairs, excesses, strict=True):
+            for sample, excess in zip(pair.samples, pair_excesses, strict=True):
+                # Without times it is unknown which samples are of one run.
+                run = (case.series.id, *sample.run) if pair.untimed else sample.run
+                slowest[run] = max(slowest.get(run, (sample, 0.0)), (sample, excess), key=itemgetter(1))
     slow = [excess for sample, excess in slowest.values() if sample.side == "virtual" and excess > 0]
     counts = Counter(sample.side for sample, _ in slowest.values())
     events = count_events(slowest.values())
@@ -158,8 +142,7 @@ def slow_runs_of(cases: Iterable[Case]) -> SlowRuns:
 def count_events(runs: Collection[tuple[Sample, float]]) -> Counter[Side]:
     """Count the events that made runs of one side slow; `runs` are those of a session with their `slowness`.
 
-    Slow runs that follow each other on a machine, or overlap, are one event: a disturbance of some minutes
-    would otherwise count several times. An event of both sides says nothing of the guest and is left out.
+    Slow runs that follow each other on a machine, or overlap, are one event; one of both sides is left out.
     """
     # Runs without times cannot be ordered: each slow one is an event.
     events = [[sample] for sample, excess in runs if sample.untimed and excess > 0]

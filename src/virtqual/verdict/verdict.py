@@ -7,13 +7,7 @@ import math
 from pydantic import BaseModel, ConfigDict
 
 from virtqual.verdict.budget import Gate
-from virtqual.verdict.notation import (
-    Bounds,
-    Direction,
-    describe_slowdown,
-    describe_slowdown_briefly,
-    exp_or_inf,
-)
+from virtqual.verdict.notation import Bounds, Direction, describe_slowdown, exp_or_inf
 from virtqual.verdict.outcome import Outcome
 
 
@@ -27,8 +21,8 @@ class Interval(_Stored):
     Attributes
     ----------
     log, lower, upper
-        ln(virtual/native), positive is worse, with its bounds: the lower one at the level of OVER, the upper
-        one at that of WITHIN; None if unknown.
+        ln(virtual/native), positive is worse, and its bounds at the levels of OVER and of WITHIN; None if
+        unknown.
     ratio, low, high
         virtual/native, with the smaller and the larger end.
     """
@@ -42,7 +36,7 @@ class Interval(_Stored):
 
     @classmethod
     def build(cls, log: float, lower: float, upper: float, better: Direction) -> Interval:
-        """Return the interval of a metric of which lower or higher values are better."""
+        """Return an interval in log units; infinite bounds are unknown."""
         ends = (lower, upper) if better == "lower" else (-upper, -lower)
         low, high = (finite_or_none(exp_or_inf(end)) for end in ends)
         return cls(
@@ -63,16 +57,9 @@ class Interval(_Stored):
         """Return the estimate such as ``22.0% slower (17.0% to 27.0%)``."""
         return describe_slowdown(self.log, better, self.bounds)
 
-    def brief_text(self, better: Direction) -> str:
-        """Return by how much virtual is slower, such as ``22% (17 to 27%)``."""
-        return describe_slowdown_briefly(self.log, better, self.bounds)
-
 
 class Point(_Stored):
-    """One size of a curve: medians in the metric's unit; limit and margin in log units.
-
-    `judged` is the overhead or its change. A refused series may have no limit.
-    """
+    """One size of a curve: medians in the metric's unit; limit and margin in log units, None if unknown."""
 
     size: float
     native: float
@@ -84,17 +71,7 @@ class Point(_Stored):
 
 
 class OverRange(_Stored):
-    """A contiguous range of sizes that is over budget, or the one value of a scalar.
-
-    Attributes
-    ----------
-    low, high
-        The ends of the range, in the metric's axis unit; None for a scalar.
-    judged, limit, native, virtual
-        Means over the range; the limit in log units.
-    text
-        Such as ``22.0% slower (17.0% to 27.0%) from 16 to 128 B``.
-    """
+    """A contiguous range of sizes, ends included, that is over budget, with its means; None for a scalar."""
 
     low: float | None
     high: float | None
@@ -114,8 +91,8 @@ class Verdict(_Stored, frozen=False):
         Medians in the unit, of a curve the geometric means over its sizes; None without a valid pair.
     overhead, change
         Over the whole curve. The change since the earlier session is judged if `gate` is ``change``.
-    budget
-        Budget and margin in words; `limit` and `margin` in log units, the smallest over the sizes.
+    limit, margin
+        The smallest over the sizes, in log units; `budget` has them in words.
     pairs, next_pairs
         Pairs that the verdict rests on, and that the next decision needs; None if no decision follows.
     boots
@@ -124,18 +101,10 @@ class Verdict(_Stored, frozen=False):
         Standard deviation of the overhead of a pair, of a curve of its mean over the sizes; log units.
     findings
         Ranges over budget, the worst first.
-    reasons
-        Why the verdict is not WITHIN, and which pairs were left out.
-    waiver, waived
-        The waiver of an OVER in words, and whether it holds.
     hosts
         How much slower each host is than the mean of its kind, as a factor; empty if the pairs cannot tell.
-    native_hosts, virtual_hosts
-        Empty if unknown.
     confounded
         A difference of hosts may look like this overhead.
-    message
-        The verdict in one or two lines.
     """
 
     metric: str

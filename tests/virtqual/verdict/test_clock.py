@@ -6,8 +6,7 @@ from made_series import PRIOR, alone, budget_of, samples_of
 
 from virtqual.verdict import Outcome
 from virtqual.verdict.budget import Budget
-from virtqual.verdict.clock import clock_bias, find_clock_of
-from virtqual.verdict.clock_steps import find_steps
+from virtqual.verdict.clock import find_steps
 from virtqual.verdict.pairs import pair_up
 
 THREE = Budget.build(0.05, margin=0.03)
@@ -81,14 +80,14 @@ def test_a_clock_of_four_digits_and_more_is_fine(timed, digits, sd):
     show = lambda t: np.array([float(f"{time:.{digits}g}") for time in np.ravel(t)])  # noqa: E731
     for seed in range(20):
         series = timed(0.03, 0, 4, sd=sd, native=10 ** (0.15 * seed), seed=seed, show=show)
-        assert find_clock_of(series, THREE) is None
+        assert series.find_coarse_clock(THREE) is None
 
 
 @pytest.mark.parametrize("sd", [0.0, 0.001, 0.03])
 def test_latencies_of_osu_are_judged_though_small_ones_repeat(timed, sd):
     series = timed(0.0, 0.01, sd=sd, points=SIZES, native=(0.39, 1.253, 87.437))
     assert alone(series, OSU, PRIOR).outcome is Outcome.WITHIN
-    assert clock_bias(series)[0] == pytest.approx(0.01 / 0.39, rel=0.03)
+    assert series.clock_bias[0] == pytest.approx(0.01 / 0.39, rel=0.03)
 
 
 def test_the_message_names_step_size_share_margin_and_repetitions(timed):
