@@ -38,6 +38,8 @@ from virtqual.references import project_references
 from virtqual.session.log import Log
 from virtqual.session.pairing import series_of
 from virtqual.session.session import Session
+from virtqual.verdict import Verdict
+from virtqual.verdict.pairs import SIDES, Side
 
 RESULTS = Path(__file__).with_name("results.jsonl")
 # A guest's kernel may panic on an emulated host, which ends the session.
@@ -161,8 +163,22 @@ def summarise_metrics(session: Session) -> dict[str, dict[str, object]]:
             "sd_of_a_pair": spread and round(spread, 5),
             "over_from": verdict.smallest_over and round(verdict.smallest_over, 5),
             "pairs": verdict.pairs,
+            "native": verdict.native,
+            "virtual": verdict.virtual,
+            "unit": verdict.unit,
+            "seconds_a_run": [find_typical_seconds(session, verdict, side) for side in SIDES],
         }
     return metrics
+
+
+def find_typical_seconds(session: Session, verdict: Verdict, side: Side) -> float | None:
+    """Return the median duration of the runs of one side that a verdict rests on; None if there is none."""
+    seconds = [
+        run.seconds
+        for run in session.runs
+        if run.side == side and any(result.series == verdict.series for result in run.results)
+    ]
+    return round(statistics.median(seconds), 1) if seconds else None
 
 
 def run_until_it_counts(experiment: Experiment, number: int) -> dict[str, object]:

@@ -6,7 +6,7 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -216,44 +216,63 @@ def _count_errors(results: Sequence[Result]) -> Table:
     return Table("The same build, live", text if rows else "Not run yet.", rows)
 
 
-def _find_same_build(results: Sequence[Result]) -> list[Line]:
-    return [line for result in results if result.experiment.name == SAME_BUILD for line in result.lines]
-
-
-def _group_judged_metrics(lines: Sequence[Line]) -> dict[str, list[Line]]:
-    """Return the metrics of sessions by their names, without those that were refused or had no valid pair."""
+def _group_metrics(lines: Iterable[Line]) -> dict[str, list[Line]]:
+    """Return the metrics of sessions by series, without those that were refused or had no valid pair."""
     metrics: dict[str, list[Line]] = {}
     for line in lines:
-        for name, metric in line["metrics"].items():
+        for series, metric in line["metrics"].items():
             if metric["over_from"] is not None:
-                metrics.setdefault(name.split("@")[0], []).append(metric)
+                metrics.setdefault(series, []).append(metric)
     return metrics
 
 
+def _find_metric(lines: Iterable[Line], name: str) -> list[Line]:
+    """Return a metric of sessions, in all of its settings."""
+    metrics = _group_metrics(lines).items()
+    return [metric for series, group in metrics if series.split("@")[0] == name for metric in group]
+
+
 def _list_margins(results: Sequence[Result]) -> Table:
-    """Return how far the same build was from OVER, and how much its sessions differ."""
-    by_metric = _group_judged_metrics(_find_same_build(results))
+    """Return how slow VMs of the same build are, how far from OVER, and how much its sessions differ."""
+    same_build = [r for r in results if r.experiment.group == SAME_BUILD and not r.experiment.fault]
+    by_series = _group_metrics(line for result in same_build for line in result.lines)
     rows = []
-    for name, metrics in sorted(by_metric.items(), key=lambda item: item[1][0]["over_from"]):
-        logs, over_from = ([metric[key] for metric in metrics] for key in ("log", "over_from"))
-        errors = [metric["sd_of_a_pair"] ** 2 / metric["pairs"] for metric in metrics]
+    for series, metrics in sorted(by_series.items(), key=lambda item: item[1][0]["over_from"]):
+        logs, over_from, spreads, pairs = (
+            [metric[key] for metric in metrics] for key in ("log", "over_from", "sd_of_a_pair", "pairs")
+        )
+        errors = [spread**2 / count for spread, count in zip(spreads, pairs, strict=True)]
         between = max(statistics.variance(logs) - statistics.fmean(errors), 0) if len(logs) > 1 else math.nan
         rows.append(
             {
-                "metric": name,
+                "metric": series.replace("@", ", "),
                 "sessions": len(metrics),
+                **_describe_last(metrics),
                 "times as slow": f"{math.exp(min(logs)):.3g} to {math.exp(max(logs)):.3g}",
                 "OVER from": f"{math.exp(min(over_from)):.3g} to {math.exp(max(over_from)):.3g}",
-                "SD between sessions": f"{math.sqrt(between):.1%}",
+                "pairs": f"{min(pairs)} to {max(pairs)}",
+                "SD of a pair": f"{statistics.median(spreads):.1%}",
+                "SD between sessions": "" if math.isnan(between) else f"{math.sqrt(between):.1%}",
             }
         )
     text = (
         "How slow VMs were, and from which slowdown on the session would have called them OVER (the budget "
-        "and the session's own interval). The distance is that of budgets for emulated hosts: these sessions "
-        "count false alarms in use, and say nothing of metrics that are at their budgets. The last column is "
-        "what sessions differ by beside the noise of their pairs."
+        "and the session's own interval). Values and the seconds of a run (native, virtual) are those of the "
+        "last session, the SD of a pair is the median. The distance from OVER is that of budgets for "
+        "emulated hosts: these sessions count false alarms in use, and say nothing of metrics that are at "
+        "their budgets. The last column is what sessions differ by beside the noise of their pairs."
     )
     return Table("How far the same build is from OVER", text if rows else "Not run yet.", rows)
+
+
+def _describe_last(metrics: Sequence[Line]) -> dict[str, str]:
+    """Return the values of the last session that noted them."""
+    last = next((metric for metric in reversed(metrics) if metric.get("native")), None)
+    if last is None:
+        return dict.fromkeys(("native", "virtual", "unit", "s a run"), "")
+    native, virtual = (f"{last[side]:.4g}" for side in ("native", "virtual"))
+    seconds = ", ".join(f"{seconds:.3g}" for seconds in last["seconds_a_run"])
+    return {"native": native, "virtual": virtual, "unit": last["unit"], "s a run": seconds}
 
 
 def _predict_rate(metrics: Sequence[Line]) -> dict[str, str]:
@@ -281,8 +300,8 @@ def _expect_slowdown(experiment: Experiment, results: Sequence[Result]) -> str:
     """Return how slow a metric should be without a share of its CPU time; empty for other doses."""
     if experiment.fault[:1] != ["limit_vcpus"]:
         return ""
-    metrics = _group_judged_metrics(_find_same_build(results)).get(str(experiment.dose), [])
-    logs = [metric["log"] for metric in metrics]
+    same_build = (line for r in results if r.experiment.name == SAME_BUILD for line in r.lines)
+    logs = [metric["log"] for metric in _find_metric(same_build, str(experiment.dose))]
     return f"{math.exp(statistics.fmean(logs)) / (1 - float(experiment.fault[1])):.3g}" if logs else ""
 
 
@@ -291,7 +310,7 @@ def _compare_with_power(results: Sequence[Result]) -> Table:
     rows = []
     for result in results:
         dose = result.experiment.dose
-        judged = _group_judged_metrics(result.lines).get(dose, []) if dose else []
+        judged = _find_metric(result.lines, dose) if dose else []
         row = {"dose": result.experiment.name, "metric": dose, "sessions": len(result.lines)}
         row |= {"judged": len(judged), "planted": _expect_slowdown(result.experiment, results)}
         row |= _predict_rate(judged)

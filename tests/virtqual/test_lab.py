@@ -15,6 +15,7 @@ import tables  # noqa: E402
 from experiments import Experiment, load_experiments  # noqa: E402
 
 METRIC = {"outcome": "WITHIN", "log": 0.1, "sd_of_a_pair": 0.05, "over_from": 0.2, "pairs": 4}
+METRIC |= {"native": 4.0, "virtual": 6.0, "unit": "us", "seconds_a_run": [1.5, 2.0]}
 NOTHING = {"name": "nothing", "class": "same build", "answer": "WITHIN", "exit_code": [0], "over": []}
 
 
@@ -165,7 +166,8 @@ def test_the_same_build_says_how_far_it_is_from_over_and_what_a_dose_should_show
     lines = [make_line(same, k, metrics={"fork_time@x": METRIC | {"log": log}}) for k, log in enumerate(logs)]
     made = tables.make_tables(tables.match_results([same, dose], [*lines, make_line(dose)]))
     # exp(0) to exp(0.2); exp(0.2); the variance 0.02 less that of four pairs of SD 5 %.
-    assert made["margins"].rows == [["fork_time", "2", "1 to 1.22", "1.22 to 1.22", "13.9%"]]
+    factors = ["1 to 1.22", "1.22 to 1.22", "4 to 4", "5.0%", "13.9%"]
+    assert made["margins"].rows == [["fork_time, x", "2", "4", "6", "us", "1.5, 2", *factors]]
     assert made["doses"].rows[0][4] == "1.38"
 
 
