@@ -46,10 +46,12 @@ def test_what_the_shell_has_set_reaches_no_run(site):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_end_gives_the_nodes_back_and_a_resumption_asks_anew(site, number):
+    site.fault("waits", "6")
     process = site.start(*ON, **HELD)
     site.until(process, " 5/10")
     os.kill(process.pid, number)
-    process.communicate(timeout=60)
+    ended(process)
+    site.mend("waits")
     if number == signal.SIGINT:
         assert left(site) == []
     (directory,) = (site.path / "state/sessions").glob("2*")
