@@ -366,7 +366,7 @@ class SessionDocument(Head, Conclusion):
     def resume_hint(self) -> str | None:
         """The command that continues a session; None for a plain ReFrame run."""
         is_refused = any(failure.kind == "refused" for failure in self.failures)
-        stays = "; what was refused stays refused" if is_refused else ""
+        stays = "; refused checks stay refused" if is_refused else ""
         return f"`virtqual qualify --resume {self.session}` goes on with it{stays}." if self.request else None
 
 

@@ -9,6 +9,7 @@ from virtqual.references import CheckSet, RequiredCheck
 from virtqual.runs import Result
 from virtqual.session.conclusion import conclude
 from virtqual.session.judge import Judged
+from virtqual.session.session import Basis, Request
 from virtqual.verdict import Case
 
 RUNS = [
@@ -150,3 +151,13 @@ def test_a_session_counts_if_something_was_run_or_preflight_refused_it():
     assert not session.model_copy(update={"failures": [submitted]}).is_empty
     assert not session.model_copy(update={"outcome": "INVALID"}).is_empty
     assert not session_of([made_run("native", 0)]).is_empty
+
+
+@pytest.mark.parametrize(("kind", "stays"), [("refused", True), ("failed", False)])
+def test_a_session_in_which_nothing_worked_names_why_and_how_it_goes_on(kind, stays):
+    failures = [made_failure(kind=kind, case=f"{number}N", reason="no such file") for number in range(3)]
+    session = session_of([], failures=failures, request=Request(system="site"))
+    session.basis = Basis(runs="", looks=(4,), broken=("ReFrame gave up",))
+    conclude(session, Judged(Admitted((), {}, ()), (), None))
+    assert "concluded: ReFrame gave up; 0N and 2 more on vm: no such file. `virtqual" in session.message
+    assert ("; refused checks stay refused." in session.message) == stays
