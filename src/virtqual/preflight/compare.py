@@ -54,7 +54,7 @@ def _run_rules(
                 for what in RULES[item].check(*arguments, entry.limits_of(hypervisor_class)):
                     yield item, what
             except UnseenError as error:
-                yield item, error.value
+                yield item, error.args[0]
 
 
 def rank(findings: Iterable[Finding]) -> list[Finding]:

@@ -25,11 +25,7 @@ CheckT = TypeVar("CheckT", bound=Callable[..., Iterator[str] | Found | FoundRuns
 
 
 class UnseenError(Exception):
-    """A rule ends because a value that it needs was not observed."""
-
-    def __init__(self, value: NotObservable) -> None:
-        super().__init__(value.not_observable)
-        self.value = value
+    """A rule ends because a value that it needs, its argument, was not observed."""
 
 
 def require(value: T | NotObservable) -> T:

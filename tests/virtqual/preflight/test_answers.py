@@ -27,8 +27,13 @@ def test_answers_agree_within_their_tolerance(value, same):
 
 
 def test_an_answer_that_one_side_does_not_give_is_a_difference():
-    found = list(other_answers([run("native", 0), run("virtual", 0, names=())]))
-    assert found == [("case", "not the same result: RMS of U is not said by every run")]
+    names = ("RMS of U", "residual")
+    found = list(other_answers([run("native", 0, names=names), run("virtual", 0, names=())]))
+    assert found == [("case", f"not the same result: {name} is not said by every run") for name in names]
+    found = list(other_answers([run("native", 0, names=names), run("virtual", 0, 2.0, names=names)]))
+    assert [reason.split(" is ")[0] for _, reason in found] == [
+        f"not the same result: {name}" for name in names
+    ]
     assert list(other_answers([run("native", 0, names=()), run("virtual", 0, names=())])) == []
 
 
@@ -62,3 +67,9 @@ def test_other_inputs_are_named():
     ((check, reason),) = other_inputs(runs)
     assert (check, "not the same input: case has the SHA-256 aaa" in reason) == ("case", True)
     assert list(other_inputs([runs[0], made_run("virtual", 0, inputs=same)])) == []
+
+
+def test_an_input_that_one_side_lacks_is_a_difference():
+    runs = [made_run("native", 0, inputs={"case": "a" * 64}), made_run("virtual", 0)]
+    says = f"not the same input: case has the SHA-256 {'a' * 64} and none"
+    assert list(other_inputs(runs)) == [("case", says)]

@@ -1,6 +1,8 @@
 """What cannot be does not count: copies of a run, and times that contradict each other."""
 
+import math
 import random
+import re
 
 import pytest
 
@@ -126,6 +128,42 @@ def test_only_digits_that_cannot_repeat_make_a_copy(values, copies):
     assert refused(runs, "copied-run")[0] == [("virtual", n) for n in copies]
 
 
+@pytest.mark.parametrize(
+    ("results", "copies"),
+    [
+        # Nine digits are printed.
+        ([scalar(123456.789)] * 2, [1]),
+        # The digits of the value that repeats count, not those of another run.
+        ([scalar(value) for value in (41234.57, 0.05, 41234.57)], [2]),
+        ([curve([math.inf] * 14)] * 2, []),
+    ],
+)
+def test_which_digits_make_a_copy(results, copies):
+    runs = [placed("virtual", n, result) for n, result in enumerate(results)]
+    assert refused(runs, "copied-run")[0] == [("virtual", n) for n in copies]
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        (
+            scalar(2011.521),
+            r"the value repeats those of pair 0 \(job 1\) to the last digit, which happens by chance once in "
+            r"2e\+03 times: what was printed is no measurement of this run",
+        ),
+        (curve([1.0, 20115.21], "npb_is"), "all 2 values repeat those of pair 0 .*"),
+        (
+            Result.curve("npb_is", "is", {float(size): 123456.789 + size for size in range(80)}),
+            r"all 80 values .* by chance once in 1e\+300 times: .*",
+        ),
+    ],
+)
+def test_a_copy_is_said_with_its_chance(result, says):
+    out, shown = refused([placed("virtual", n, result) for n in range(2)], "copied-run")
+    assert out == [("virtual", 1)]
+    assert re.fullmatch(says, shown[0].partition("the first: ")[2])
+
+
 def test_quiet_runs_that_print_few_digits_are_honest():
     """Latencies of a quiet machine: two decimals, and most of them repeat."""
     for seed in range(50):
@@ -179,9 +217,39 @@ def test_no_time_is_negative(change, says):
     assert says in shown[0]
 
 
-def test_no_program_takes_less_than_nothing():
-    run = placed("virtual", 0, Result.scalar("lammps_loop_time", "lj", -0.5))
-    assert "lammps_loop_time@lj is -0.5 s, which is no time" in refused([run], "impossible-time")[1][0]
+def test_a_job_that_ends_in_the_second_of_its_start_is_possible():
+    assert refused([placed("virtual", 0, scalar(1.0), span=0.0, seconds=0.4)], "impossible-time")[0] == []
+
+
+@pytest.mark.parametrize("seconds", [-0.5, 0.0])
+def test_no_program_takes_less_than_nothing(seconds):
+    run = placed("virtual", 0, Result.scalar("lammps_loop_time", "lj", seconds))
+    assert (
+        f"lammps_loop_time@lj is {seconds:g} s, which is no time" in refused([run], "impossible-time")[1][0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("result", "repetitions", "says"),
+    [
+        # 2 % and a second more than the 1000 s of the whole program.
+        (Result.scalar("case_loop", "lj", 1021.0, declared=LOOP), 1, None),
+        (Result.scalar("case_loop", "lj", 1021.1, declared=LOOP), 1, "case_loop@lj is 1021 s, but the whole"),
+        (
+            Result.scalar("case_loop", "lj", 600.0, declared=LOOP),
+            4,
+            "600 s, 2 times at least, but the whole",
+        ),
+        (Result.scalar("no_such_metric", "lj", 5000.0), 1, None),
+        (Result.scalar("wrf_rating", "em_b_wave", 0.5), 1, "the time of wrf_rating@em_b_wave is 1.728e+05 s"),
+        (Result.scalar("wrf_rating", "em_b_wave", 0.0), 1, None),
+    ],
+)
+def test_how_much_longer_than_its_run_a_program_may_say_it_took(result, repetitions, says):
+    run = placed("native", 0, result, seconds=1000.0, span=1001.0, repetitions=repetitions)
+    out, shown = refused([run], "impossible-time")
+    assert out == ([("native", 0)] if says else [])
+    assert not says or says in shown[0]
 
 
 @pytest.mark.parametrize(("rate", "fits"), [(0.5, False), (0.001, False), (1.25, False), (1.0, True)])
@@ -198,14 +266,56 @@ def test_the_clock_of_a_guest_is_held_against_the_schedulers(rate, fits):
         assert (out, len(says)) == ([], 1)
 
 
-@pytest.mark.parametrize(("shell_seconds", "fits"), [(30.0, True), (0.0, False), (60.0, False)])
-def test_a_shell_that_loads_modules_slowly_is_no_wrong_clock(shell_seconds, fits):
+JOB_IS_LONGER = ", but its job 60 s by the scheduler's; 1.5 s lie between them natively"
+
+
+@pytest.mark.parametrize(
+    ("shell_seconds", "says"),
+    [
+        (30.0, None),
+        (15.0, f" with 15 s before it by the node's clock{JOB_IS_LONGER}"),
+        (1.0, f" with 1 s before it by the node's clock{JOB_IS_LONGER}"),
+        (0.0, f" by the node's clock{JOB_IS_LONGER}"),
+        (60.0, " with 60 s before it by the node's clock, but its whole job 60 s by the scheduler's"),
+    ],
+)
+def test_a_shell_that_loads_modules_slowly_is_no_wrong_clock(shell_seconds, says):
     """A job of 60 s, half of which a login shell and modules take in the VM, and 3 s of it natively."""
     runs = [
         placed("native", 0, scalar(5.0), span=33.0, seconds=28.5, shell_seconds=3.0),
         placed("virtual", 0, scalar(5.1), seconds=28.5, shell_seconds=shell_seconds),
     ]
-    assert refused(runs, "node-clock")[0] == ([] if fits else [("virtual", 0)])
+    out, shown = refused(runs, "node-clock")
+    assert out == ([("virtual", 0)] if says else [])
+    assert not says or shown[0].endswith(f"the first: its program took 28.5 s{says}")
+
+
+@pytest.mark.parametrize(
+    ("native", "virtual", "fits"),
+    [
+        # A pair without a native run is held against the middle of all.
+        ({"span": 70.0, "seconds": 60.0}, {"pair": 1, "span": 80.0, "seconds": 60.0}, True),
+        ({"span": 60.0, "seconds": 60.0}, {"pair": 1, "span": 67.0, "seconds": 60.0}, False),
+        # A native job that seems shorter than its program does not make the VM's allowance smaller.
+        ({"span": 57.0, "seconds": 58.5}, {"span": 60.0, "seconds": 54.0}, True),
+        # Twice of what lies between natively, 5 s and 2 % of the job.
+        ({"span": 52.0, "seconds": 50.0}, {"span": 50.0, "seconds": 40.0}, True),
+        ({"span": 52.0, "seconds": 50.0}, {"span": 50.0, "seconds": 39.9}, False),
+        ({"span": 52.0, "seconds": 50.0}, {"span": 50.0, "seconds": 56.0}, True),
+        ({"span": 52.0, "seconds": 50.0}, {"span": 50.0, "seconds": 56.1}, False),
+        ({"span": 1000.0, "seconds": 1000.0}, {"span": 1000.0, "seconds": 980.0}, True),
+        ({"span": 60.0, "seconds": 60.0}, {"span": 0.0, "seconds": 58.5}, False),
+        # The time in the queue is in the span from submission on.
+        ({"span": 60.0, "seconds": 60.0, "clock": "submission"}, {"span": 60.0, "seconds": 30.0}, True),
+        ({"span": 60.0, "seconds": 60.0}, {"span": 600.0, "seconds": 60.0, "clock": "submission"}, True),
+    ],
+)
+def test_how_much_longer_than_its_program_a_job_may_be(native, virtual, fits):
+    virtual = {"pair": 0, **virtual}
+    # A run that ended before it began says nothing of the clock's rate, and hides no other run.
+    runs = [placed("virtual", 2, scalar(5.0), span=-5.0), placed("native", 0, scalar(5.0), **native)]
+    runs.append(placed("virtual", virtual.pop("pair"), scalar(5.1), **virtual))
+    assert refused(runs, "node-clock")[0] == ([] if fits else [("virtual", runs[-1].pair)])
 
 
 def test_whole_seconds_of_slurm_and_slower_jobs_are_honest():

@@ -1,7 +1,11 @@
 """Every rule finds the fault that it is there for, and nothing in a pair that matches."""
 
+from collections import defaultdict
+from typing import get_args
+
 import pytest
 from preflight_pairs import node, run
+from pydantic import BaseModel
 
 from virtqual import paths
 from virtqual.files.datafile import parse
@@ -82,12 +86,23 @@ CASES = {
     "numa-spread": [({}, SIZED_TO_ONE, {}, "in 2 NUMA nodes natively and in 1 of a VM that hides none")],
     "numa-false": [
         (ONE_NODE, {}, {}, "1 NUMA nodes natively, the VM shows 2"),
-        ({}, {"(node0/cpulist):.*": r"\1:0-5", "(node1/cpulist):.*": r"\1:6-7"}, {}, "[2, 6] in the VM"),
+        (
+            {},
+            {"(node0/cpulist):.*": r"\1:0-5", "(node1/cpulist):.*": r"\1:6-7"},
+            {},
+            "[4, 4] CPUs natively and",
+        ),
         (
             {},
             {r"(index3/shared_cpu_list):.*": r"\1:0-7"},
             {},
             "one last-level cache spans the NUMA nodes 0, 1",
+        ),
+        (
+            {"(node0/cpulist):.*": r"\1:0-2", "(node1/cpulist):.*": r"\1:3-7"},
+            {"(node0/cpulist):.*": r"\1:0-1", "(node1/cpulist):.*": r"\1:2-7"},
+            {},
+            "[3, 5] CPUs natively and [2, 6] in the VM",
         ),
     ],
     "numa-interleaved": [
@@ -181,7 +196,46 @@ FAULTLESS = [
     # Only the system file's statement would show this fault.
     ("link-rate", FDR, FDR, {}),
     ("numa-interleaved", ONE_NODE, ONE_NODE, {"node_interleaving": True}),
+    ("smt", NO_SMT, NO_SMT, {**HOST, "vcpus": 4}),
+    ("vm-size", {}, {}, {**HOST, "memory_mib": 8, "memory_mib_per_node": 4}),
+    ("placement", {}, {}, {"numa_nodes": 1, "vcpus_pinned": True, "memory_pinned": False}),
+    ("numa-hidden", {"(node0/cpulist):.*": r"\1:0-1", "(node1/cpulist):.*": r"\1:2-3"}, {}, {}),
+    ("numa-hidden", ONE_NODE, ONE_NODE, {"numa_nodes": 1, "cpus_per_node": 4}),
+    ("numa-hidden", ONE_NODE, ONE_NODE, {"numa_nodes": 2, "cpus_per_node": 8}),
+    ("numa-false", {}, {r"(Cpus_allowed_list:\t)0-7": r"\g<1>0-4,6"}, {}),
     ("tuned-profile", NO_TUNED, NO_TUNED, {}),
+]
+# Further pairs of nodes that an item names, with the whole reason.
+WHOLE_REASONS = [
+    ("hypervisor-stated", {}, {" hypervisor": ""}, HOST, "the CPU of the virtual node shows no hypervisor"),
+    (
+        "native-is-virtual",
+        {"flags\t\t:": "flags\t\t: hypervisor"},
+        {},
+        {},
+        "the native node itself runs under a hypervisor (unknown)",
+    ),
+    (
+        "native-is-virtual",
+        {"flags\t\t:": "flags\t\t: hypervisor", "sys_vendor:.*": "sys_vendor:QEMU"},
+        {},
+        {},
+        "the native node itself runs under a hypervisor (QEMU)",
+    ),
+    (
+        "vm-size",
+        {},
+        {},
+        {**HOST, "vcpus": 9},
+        "the VM has 9 vCPUs in 2 NUMA nodes, a node of its host has 4",
+    ),
+    (
+        "placement",
+        {},
+        {},
+        {"numa_nodes": 2, "vcpus_pinned": True, "memory_pinned": False},
+        "esxi01: the VM's memory is not pinned",
+    ),
 ]
 QUIET = Load(seconds=10, steal=0.0, foreign=0.1, waiting=0.1, ballooned=0, swapped=0, memory_drift_mib=0)
 LOADS = {
@@ -246,6 +300,12 @@ def test_no_rule_finds_a_fault_where_there_is_none(item, native, virtual, host):
     assert [finding for finding in findings if finding.item == item] == []
 
 
+@pytest.mark.parametrize(("item", "native", "virtual", "host", "reason"), WHOLE_REASONS)
+def test_a_rule_gives_its_reason(item, native, virtual, host, reason):
+    findings = compare(*pair(native, virtual, host), judging.policy(), "production")
+    assert reason in [finding.reason for finding in findings if finding.item == item]
+
+
 def test_every_rule_has_a_fault():
     assert CASES.keys() == {item for item, rule in RULES.items() if rule.scope == "nodes"}
     assert LOADS.keys() == {item for item, rule in RULES.items() if rule.scope == "load"}
@@ -294,6 +354,88 @@ def test_the_rule_finds_its_load(request, item, change, says):
     assert apply_rules("load", policy, "kvm", QUIET) == []
     unseen = NotObservable(not_observable="not told")
     assert apply_rules("load", policy, "kvm", QUIET.model_copy(update=dict.fromkeys(change, unseen))) == []
+
+
+HIDDEN = NotObservable(not_observable="hidden")
+ALL_FACTS = {
+    **{
+        **HOST,
+        "memory_mib": 90_000,
+        "memory_mib_per_node": 96_000,
+        "vcpus_pinned": True,
+        "memory_pinned": True,
+    },
+    **{"memory_reserved": True, "other_vms": 0, "vms_per_host": 1, "memory_backing": "huge pages"},
+    **{"governor": "performance", "turbo": "on", "iommu_large_pages": True, "link_gbit": 100},
+}
+
+
+def hide_each_fact(record):
+    """Yield the name of each fact of a record that may be unseen, and the record without it."""
+    for name, field in type(record).model_fields.items():
+        part = getattr(record, name)
+        if NotObservable in get_args(field.annotation):
+            yield name, record.model_copy(update={name: HIDDEN})
+        if isinstance(part, BaseModel) and part is not HIDDEN:
+            for fact, copy in hide_each_fact(part):
+                yield f"{name}.{fact}", record.model_copy(update={name: copy})
+
+
+@pytest.mark.parametrize(
+    ("native", "virtual", "items", "changes"),
+    [
+        ({}, {}, set(), {"vm-size": ["virtual topology.numa"]}),
+        (
+            {},
+            ONE_NODE,
+            {"vm-size", "numa-hidden"},
+            {
+                "numa-hidden": ["virtual topology.packages", "virtual topology.numa"],
+                "vm-size": ["virtual host", "virtual host.cpus_per_node", "virtual host.vcpus"],
+            },
+        ),
+        (
+            {},
+            SIZED_TO_ONE,
+            {"vm-size", "cpu-count", "numa-spread"},
+            {
+                "numa-spread": [
+                    *("native topology.packages", "native topology.numa"),
+                    *("virtual topology.cpus", "virtual topology.packages", "virtual topology.numa"),
+                ],
+                "numa-hidden": ["virtual topology.cpus"],
+                "vm-size": ["virtual host", "virtual host.cpus_per_node", "virtual host.vcpus"],
+            },
+        ),
+        (
+            NO_SMT,
+            NO_SMT,
+            {"smt"},
+            {
+                "smt": [
+                    *("virtual topology.threads_per_core", "virtual host", "virtual host.smt"),
+                    *("virtual host.numa_nodes", "virtual host.cpus_per_node", "virtual host.vcpus"),
+                ],
+                "vm-size": ["virtual topology.numa"],
+            },
+        ),
+    ],
+)
+def test_a_fact_that_is_not_seen_changes_what_is_found_of_it_alone(native, virtual, items, changes):
+    nodes = pair(native, virtual, ALL_FACTS)
+
+    def find(native, virtual):
+        findings = compare(native, virtual, judging.policy(), "production")
+        return {finding.item for finding in findings if finding.action != "unseen"}
+
+    assert find(*nodes) == items
+    copies = [(f"native {fact}", (copy, nodes[1])) for fact, copy in hide_each_fact(nodes[0])]
+    copies += [(f"virtual {fact}", (nodes[0], copy)) for fact, copy in hide_each_fact(nodes[1])]
+    found = defaultdict(list)
+    for fact, copy in copies:
+        for item in find(*copy) ^ items:
+            found[item].append(fact)
+    assert found == {"tuned-profile": ["native tuned_profile", "virtual tuned_profile"], **changes}
 
 
 @pytest.mark.parametrize(
@@ -346,6 +488,10 @@ def test_hidden_nodes_that_are_stated_are_reported():
     stated = pair({}, ONE_NODE, {**HOST, "numa_hidden": True})
     found = compare(*stated, judging.policy(), "production")
     actions = {one.action for one in found if one.item in ("numa-hidden", "vm-size")}
+    studied = [
+        one.item for one in found if one.reason.endswith("; this is studied, as extras.numa_hidden states")
+    ]
+    assert studied == ["numa-hidden", "numa-hidden", "vm-size"]
     assert "refuse" not in actions
     assert "report" in actions
 

@@ -4,8 +4,10 @@ import pytest
 from preflight_pairs import busy, node, quiet, run
 from test_rules import SIZED_TO_ONE
 
+from virtqual.identity import NotObservable
 from virtqual.preflight import shares
-from virtqual.preflight.compare import check_runs, check_transport, compare, compare_runs
+from virtqual.preflight.admit import admit
+from virtqual.preflight.compare import check_runs, compare, compare_runs
 from virtqual.preflight.policy import Policy
 from virtqual.runs import Result
 from virtqual.session import judge as judging
@@ -66,6 +68,21 @@ def test_shares_are_cut_numa_node_by_numa_node():
     assert [one.topology.used for one in shares.divided(whole, 4)] == ["0-1", "4-5", "2-3", "6-7"]
 
 
+@pytest.mark.parametrize(
+    ("change", "used"),
+    [
+        ({"numa": NotObservable(not_observable="hidden")}, ["0-3", "4-7"]),
+        # CPUs of no node that is seen come last.
+        ({"numa": {"1": "6-7"}}, ["0-1,6-7", "2-5"]),
+        ({"used": NotObservable(not_observable="hidden")}, [NotObservable(not_observable="hidden")] * 2),
+    ],
+)
+def test_shares_of_a_host_of_which_not_all_is_seen(change, used):
+    whole = node("bare")
+    whole = whole.model_copy(update={"topology": whole.topology.model_copy(update=change)})
+    assert [one.topology.used for one in shares.divided(whole, 2)] == used
+
+
 @pytest.mark.parametrize(("hypervisor_class", "action"), [("esxi", "report"), ("kvm", "refuse")])
 def test_the_class_decides_about_each_kind_of_rule(hypervisor_class, action):
     actions, policy = {"default": "refuse", "esxi": "report"}, judging.policy()
@@ -84,7 +101,9 @@ def test_the_class_decides_about_each_kind_of_rule(hypervisor_class, action):
     assert {(one.item, one.action) for one in findings} == {(item, action) for item in kinds}
     assert all(bool(one.results[0].invalid) is (action == "refuse") for one in checked_runs)
     over_tcp = made[0].model_copy(update={"results": (Result.curve("osu_latency", "two nodes", {8: 18.4}),)})
-    assert check_transport([over_tcp], policy, hypervisor_class, ["native"])["native"].action == action
+    admitted = admit([*made, over_tcp], policy, hypervisor_class, rdma_sides=["native"])
+    assert {one.action for one in admitted.findings} == {action, "unseen"}
+    assert {*kinds, "mpi-transport", "cpu-count"} <= items(admitted.findings)
     target = [ProcessorTarget(name="other", features=("none_has_it",))]
     findings = compare(node("bare"), node("guest"), policy, hypervisor_class, target)
     assert [(one.item, one.action) for one in findings[:2]] == [("stack-target", action)] * 2
