@@ -23,7 +23,6 @@ from virtqual.verdict.case import Case
 from virtqual.verdict.estimate import Floats, Noise
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.noise import Prior
-from virtqual.verdict.outcome import OUTCOMES
 from virtqual.verdict.pairs import SIDES, Pair, Sample, Series
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.session import SessionVerdict, judge_sessions
@@ -58,7 +57,7 @@ def compare(rng: draw.Rng, sessions: int = 40) -> dict[str, tuple[np.ndarray, Co
                 looks=looks, min_pairs=4
             )
             by_commands = finished(drawn, looks=looks, min_pairs=4)[1]
-            counts = Counter(OUTCOMES[code].name for code in by_arrays.outcome.ravel())
+            counts = Counter(outcome.name for outcome in by_arrays.outcome.ravel())
             is_same = by_arrays.outcome == by_commands.outcome
             comparisons[f"{words}, looks at {looks}"] = is_same, counts
     return comparisons
@@ -101,8 +100,8 @@ def finished(
                 taken[session, int(need.series.partition("@")[2])] = min(need.last + 1, total)
         unfinished = [session for session, wanted in needs.items() if wanted]
     verdicts = [answers[session] for session in range(sessions)]
-    codes = [[verdict.outcome.code for verdict in answer.verdicts] for answer in verdicts]
-    return verdicts, draw.Simulated(np.array(codes), taken // drawn.width)
+    outcomes = [[verdict.outcome for verdict in answer.verdicts] for answer in verdicts]
+    return verdicts, draw.Simulated(np.array(outcomes), taken // drawn.width)
 
 
 def _priors(drawn: draw.Drawn) -> list[list[Prior]]:

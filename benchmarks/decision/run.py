@@ -28,8 +28,7 @@ from virtqual.verdict.places import host_effects
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.slow_runs import SLOW_ALPHA
 
-OUTCOMES = (Outcome.WITHIN, Outcome.OVER, Outcome.UNDECIDED, Outcome.INVALID)
-WITHIN, OVER, UNDECIDED, INVALID = (outcome.code for outcome in OUTCOMES)
+WITHIN, OVER, UNDECIDED, INVALID = Outcome.WITHIN, Outcome.OVER, Outcome.UNDECIDED, Outcome.INVALID
 CONFIDENCE = 0.95
 BUDGET, MARGIN = draw.BUDGET, draw.MARGIN
 FAMILIES = (1, 11, 200)

@@ -16,12 +16,13 @@ import noise_models as models
 import numpy as np
 
 from virtqual.history.pair_noise import estimate_noise, find_stalls, usual_noise
+from virtqual.verdict.budget import MAX_CHANGE_MARGIN
 from virtqual.verdict.estimate import Floats, Noise, append_mean
 from virtqual.verdict.noise import STATED_BETWEEN_DF
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.overhead import Runs
 from virtqual.verdict.places import Places, recognise
-from virtqual.verdict.rule import LOOKS, Batch, judge
+from virtqual.verdict.rule import LOOKS, Batch, Ruling, judge
 from virtqual.verdict.slow_runs import SLOW_ALPHA, p_value, slowness
 
 BUDGET, MARGIN = 0.05, 0.03
@@ -33,12 +34,13 @@ HISTORY_SESSIONS, HISTORY_PAIRS = 20, 4
 MAX_PAIRS = LOOKS[-1]
 STATED_NOISE = Noise(0.03, 6.0)  # of most families in references/noise
 STATED_BOOTS = 0.003
+OUTCOME_OF = np.array([ruling.outcome for ruling in Ruling])
 Rng = np.random.Generator
 Disturbance = Callable[[Rng, tuple[int, ...], np.ndarray], np.ndarray]
 
 
 class Simulated(NamedTuple):
-    """Codes of outcomes, and the pairs that they took, both of shape (n_sessions, n_metrics)."""
+    """Outcomes, and the pairs that they took, both of shape (n_sessions, n_metrics)."""
 
     outcome: np.ndarray
     pairs: np.ndarray
@@ -49,7 +51,7 @@ def simulate(
 ) -> list[Simulated]:
     """Judge batches of the same sessions; with `stop` a series ends at its first answer, as in a session."""
     judge(batches, looks, stop=stop, min_pairs=min_pairs)
-    return [Simulated(batch.outcome, batch.used) for batch in batches]
+    return [Simulated(OUTCOME_OF[batch.ruling], batch.used) for batch in batches]
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ class Drawn:
     def batch(self) -> Batch:
         earlier = self.earlier and self.earlier.runs
         sessions = np.arange(len(self.native))[:, None]
-        return Batch(self.runs, self.limit, self.margin, self.noise, sessions, earlier)
+        widest = np.log1p(MAX_CHANGE_MARGIN)
+        return Batch(self.runs, self.limit, self.margin, self.noise, sessions, earlier, widest)
 
     @property
     def runs(self) -> Runs:
@@ -368,7 +371,7 @@ def sprt(rng: Rng, sessions: int, overhead: float, sd: float, alpha: float, beta
     over, within = log_ratio >= np.log((1 - beta) / alpha), log_ratio <= np.log(beta / (1 - alpha))
     last = np.argmax(over | within, axis=1)
     is_over = over[np.arange(sessions), last]
-    return Simulated(np.where(is_over, Outcome.OVER.code, Outcome.WITHIN.code)[:, None], last[:, None] + 1)
+    return Simulated(np.where(is_over, Outcome.OVER, Outcome.WITHIN)[:, None], last[:, None] + 1)
 
 
 def chunks(total: int, metrics: int) -> Iterator[int]:

@@ -65,7 +65,9 @@ def judge_session(rng: np.random.Generator) -> bool:
 
 def judge_samples(rng: np.random.Generator) -> bool:
     logs, host = rng.normal(0, 0.014, (27_778, 2, PAIRS, 1)), ["host"] * PAIRS
-    batch = Batch(Runs(logs, recognise(host, host)), np.log(1.05), np.log(1.08 / 1.05), Noise([0.02]))
+    batch = Batch(
+        Runs(logs, recognise(host, host)), np.log(1.05), np.log(1.08 / 1.05), Noise(np.array([0.02]))
+    )
     begin = time.process_time()
     judge([batch])
     spent = time.process_time() - begin

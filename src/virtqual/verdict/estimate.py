@@ -49,9 +49,9 @@ class Noise:
         sessions less one if it was measured, infinite if it is a bound.
     """
 
-    sigma: ArrayLike
-    df: ArrayLike = MAX_HISTORY_DF
-    between: ArrayLike = 0.0
+    sigma: Floats
+    df: Floats | float = MAX_HISTORY_DF
+    between: Floats | float = 0.0
     between_df: float = np.inf
 
 
@@ -105,7 +105,7 @@ def median(values: Floats, axis: int) -> Floats:
     return middle
 
 
-def pulled_in(d: Floats, sigma: ArrayLike, cells: Ints, *, high: bool) -> Floats:
+def pulled_in(d: Floats, sigma: Floats, cells: Ints, *, high: bool) -> Floats:
     """Pull in differences that lie farther from the median than noise explains.
 
     Differences that favour the guest are always pulled in: a disturbed native run must not acquit it.
@@ -126,7 +126,7 @@ def pulled_in(d: Floats, sigma: ArrayLike, cells: Ints, *, high: bool) -> Floats
         chosen = cells == cell
         centre[..., chosen, :] = median(d[..., chosen, :], axis=-2)
     observed = MAD_TO_SIGMA * median(np.abs(d - centre), axis=-2)
-    reach = PULL_SIGMAS * np.maximum(observed, np.asarray(sigma)[..., None, :])
+    reach = PULL_SIGMAS * np.maximum(observed, sigma[..., None, :])
     pulled: Floats = np.maximum(d, centre - reach)
     if not high:
         return pulled
@@ -141,8 +141,8 @@ def moderate(squares: Floats, df: int, noise: Noise, *, convict: bool) -> tuple[
     2004, doi:10.2202/1544-6115.1027), the session the sum of squares v s^2 with `df` = v. A history that is
     calmer than the session must not help to convict.
     """
-    sigma2 = np.asarray(noise.sigma, dtype=np.float64) ** 2
-    d0 = np.minimum(np.asarray(noise.df, dtype=np.float64), MAX_HISTORY_DF) + np.zeros_like(squares)
+    sigma2 = noise.sigma**2
+    d0 = np.minimum(noise.df, MAX_HISTORY_DF) + np.zeros_like(squares)
     if df:
         d0 = np.where(squares > df * sigma2 * scipy.special.fdtri(df, d0, 1 - CONTRADICTION_ALPHA), 0.0, d0)
     variance = (d0 * sigma2 + squares) / (d0 + df)

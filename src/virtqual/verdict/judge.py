@@ -19,7 +19,7 @@ from virtqual.verdict.notation import Direction
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.overhead import Runs
 from virtqual.verdict.pairs import PairingError
-from virtqual.verdict.rule import ALPHA, LOOKS, Answer, Batch, Cause
+from virtqual.verdict.rule import ALPHA, LOOKS, Batch, RuleAnswer, Ruling
 from virtqual.verdict.verdict import Interval, OverRange, Point, Verdict, finite_or_none, rounded
 
 
@@ -35,7 +35,7 @@ class _Question:
 
     case: Case
     session: int
-    answer: Answer = field(init=False)
+    answer: RuleAnswer = field(init=False)
 
 
 def judge_all(
@@ -111,13 +111,13 @@ def _decide_without_rule(case: Case, looks: Sequence[int]) -> _Decision | None:
 def _decide_by_clock(case: Case, looks: Sequence[int]) -> _Decision | None:
     """Return the decision if a clock is too coarse for the margin, else None."""
     pairs = len(case.series.valid)
-    if pairs >= looks[0] and (clock := case.series.find_coarse_clock(case.budget)):
+    if pairs >= looks[0] and (clock := case.series.check_clock(case.budget)):
         if pairs >= MIN_CLOCK_PAIRS:
             return _Decision(Outcome.INVALID, (clock.describe(),))
         next_pairs = next((look for look in looks if look > pairs), None)
         reason = f"more pairs may show smaller steps; {clock.describe()}"
         return _Decision(Outcome.UNDECIDED, (reason,), next_pairs)
-    if case.baseline is not None and (clock := case.baseline.find_coarse_clock(case.budget)):
+    if case.baseline is not None and (clock := case.baseline.check_clock(case.budget)):
         return _Decision(Outcome.INVALID, (f"earlier session: {clock.describe()}",))
     return None
 
@@ -157,9 +157,9 @@ def _build_verdict(
     series, metric = case.series, case.series.metric
     if judged is not None:
         answer = judged.answer
-        decision = _Decision(answer.outcome, texts.reasons_of(case, answer), answer.next_pairs)
+        decision = _Decision(answer.ruling.outcome, texts.reasons_of(case, answer), answer.next_pairs)
     assert decision is not None  # or there is a question
-    if shown is not None and shown.answer.cause is Cause.TOO_GOOD and not case.refused:
+    if shown is not None and shown.answer.ruling is Ruling.TOO_GOOD and not case.refused:
         decision = _Decision(Outcome.INVALID, (*decision.reasons, texts.TOO_GOOD))
     question, numbers, margin_note = judged or shown, {}, ""
     if question is not None:
@@ -181,7 +181,7 @@ def _build_verdict(
     return verdict
 
 
-def _list_numbers(question: _Question, overhead: Answer, outcome: Outcome) -> dict[str, Any]:
+def _list_numbers(question: _Question, overhead: RuleAnswer, outcome: Outcome) -> dict[str, Any]:
     """Return the fields of a verdict that are numbers: of the judged question, and of the overhead."""
     case, answer, series = question.case, question.answer, question.case.series
     places, limits, margins = case.places, case.limits[0], answer.margin
@@ -226,7 +226,7 @@ def _geometric_mean(values: Floats) -> float:
     return float(values[0]) if len(values) == 1 else float(np.exp(np.mean(np.log(values))))
 
 
-def _build_intervals(answer: Answer, better: Direction) -> list[Interval]:
+def _build_intervals(answer: RuleAnswer, better: Direction) -> list[Interval]:
     """Return the interval of each size and of the whole curve."""
     return [Interval.build(log, low, high, better) for log, low, high in answer.bounds.tolist()]
 

@@ -20,13 +20,7 @@ class Outcome(Enum):
     BASELINE = "BASELINE"
     """The overhead is recorded; there is no earlier session to compare it with."""
 
-    @property
-    def code(self) -> int:
-        """The number that stands for the outcome in arrays: its index in `OUTCOMES`."""
-        return OUTCOMES.index(self)
 
-
-OUTCOMES = tuple(Outcome)
 #: The outcome of a set of verdicts is the first of these that occurs.
 _PRECEDENCE = (Outcome.INVALID, Outcome.OVER, Outcome.UNDECIDED, Outcome.BASELINE, Outcome.WITHIN)
 

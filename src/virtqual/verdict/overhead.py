@@ -93,7 +93,7 @@ def _boots_variance(x: Floats, by_boot: Floats, pair: Floats, noise: Noise) -> t
 
     `by_boot` is 1 where a pair is of a boot, shape (n_pairs, n_boots); `pair` is the variance of a pair.
     """
-    known = np.asarray(noise.between, dtype=np.float64) ** 2 + np.zeros_like(pair)
+    known = noise.between**2 + np.zeros_like(pair)
     known_df = noise.between_df if np.any(known) else 0.0
     observed_df = by_boot.shape[1] - 1
     if observed_df == 0 or math.isinf(known_df):
@@ -115,7 +115,7 @@ def _estimate_rotation(runs: Runs, noise: Noise) -> Estimate:
     pairs, columns = d.shape[-2:]
     parts: list[tuple[Floats, ArrayLike]] = []
     means = []
-    min_variance = np.asarray(noise.sigma, dtype=np.float64) ** 2 / (2 * pairs)
+    min_variance = noise.sigma**2 / (2 * pairs)
     for side, labels in enumerate((places.native, places.virtual)):
         is_on_host = make_dummies(labels).T > 0
         hosts = [runs.logs[..., side, chosen, :].mean(axis=-2) for chosen in is_on_host]

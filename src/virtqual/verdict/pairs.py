@@ -211,8 +211,8 @@ class Series:
         shares = self.clock_steps * sum(1 / self.medians[side] for side in SIDES) / 2
         return np.where(shares < HONEST_SHARE, 0.0, shares)
 
-    def find_coarse_clock(self, budget: Budget) -> CoarseClock | None:
-        """Return the clock if its step is too large; see `virtqual.verdict.clock.find_coarse_clock`."""
+    def check_clock(self, budget: Budget) -> CoarseClock | None:
+        """Return the clock if its step is too large for the margins of a budget."""
         native = self.medians["native"]
         return find_coarse_clock(self.metric, self.points, self.clock_steps, native, budget)
 

@@ -15,9 +15,8 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from virtqual.verdict.budget import MAX_CHANGE_MARGIN
 from virtqual.verdict.estimate import Bools, Estimate, Floats, Ints, Noise
-from virtqual.verdict.outcome import OUTCOMES, Outcome
+from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.overhead import Runs, estimate_change, estimate_overhead
 
 LOOKS = (2, 4, 8, 12, 18)
@@ -45,9 +44,6 @@ FLOOR = math.log(0.9)
 """A guest that is faster than native by more than a tenth has a wrong clock or unit, or a disturbed native
 run. Placement and page sizes have been seen to make a guest a few per cent faster."""
 
-WIDEST_MARGIN = math.log1p(MAX_CHANGE_MARGIN)
-"""Widest margin of a change in log units, if no file states another one."""
-
 ANSWER_RATE = 0.95
 """Chance of WITHIN for a change that is allowed, with the margin that is used."""
 
@@ -55,30 +51,36 @@ PLAUSIBLE = 0.05
 """A true overhead is plausible as long as a one-sided test at this level does not refuse it."""
 
 
-class Cause(IntEnum):
-    """The cause for which a series is UNDECIDED or INVALID."""
+class Ruling(IntEnum):
+    """The outcome of a series, with the cause if it is UNDECIDED or INVALID."""
 
-    ANSWERED = 0
-    TOO_FEW_PAIRS = 1
+    WITHIN = 0
+    OVER = 1
+    TOO_FEW_PAIRS = 2
     """Fewer than the first look has, or an exchange with one direction only."""
-    OPEN = 2
+    OPEN = 3
     """Neither answer is sure enough."""
-    CENSORED = 3
+    CENSORED = 4
     """More virtual runs were refused than native ones, two or more: the missing runs might decide."""
-    NOISE = 4
+    NOISE = 5
     """No plausible overhead would be answered at the last look."""
-    BOOTS = 5
+    BOOTS = 6
     """It would be OVER, but by fewer boots than `MIN_BOOTS`."""
-    TOO_GOOD = 6
+    TOO_GOOD = 7
     """Surely faster than native by more than `FLOOR`."""
-    HOSTS = 7
+    HOSTS = 8
     """Different hosts have fixed roles, and their difference is unknown."""
 
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome alone."""
+        if self in (Ruling.TOO_GOOD, Ruling.HOSTS):
+            return Outcome.INVALID
+        return Outcome[self.name] if self in (Ruling.WITHIN, Ruling.OVER) else Outcome.UNDECIDED
 
-INVALID_CAUSES = (Cause.TOO_GOOD, Cause.HOSTS)
-WITHIN, OVER, UNDECIDED, INVALID = (
-    outcome.code for outcome in (Outcome.WITHIN, Outcome.OVER, Outcome.UNDECIDED, Outcome.INVALID)
-)
+
+#: Those of a series that more pairs may decide.
+_OPEN_RULINGS = (Ruling.TOO_FEW_PAIRS, Ruling.OPEN, Ruling.BOOTS)
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class SizeRange:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class RuleAnswer:
     """The answer on one series.
 
     Parameters
@@ -110,8 +112,7 @@ class Answer:
         Those of `Batch.find_ranges` if the series is OVER.
     """
 
-    outcome: Outcome
-    cause: Cause
+    ruling: Ruling
     used: int
     next_pairs: int | None
     margin: Floats
@@ -146,8 +147,8 @@ class Batch:
 
     Attributes
     ----------
-    outcome, cause
-        Values of `Outcome.code` and `Cause`, shape (...) as of all that follow.
+    ruling
+        Values of `Ruling`, shape (...) as of all that follow.
     used, flagged
         Pairs (of a rotation: rounds) at the looks that decided and that flagged the series, 0 if none did.
     start, level
@@ -162,33 +163,21 @@ class Batch:
     noise: Noise
     session: Ints | int = 0
     earlier: Runs | None = None
-    max_margin: ArrayLike = WIDEST_MARGIN
+    max_margin: ArrayLike = 0.0
     censored: ArrayLike = False
     bias: ArrayLike = 0.0
-    outcome: Ints = field(init=False)
-    cause: Ints = field(init=False)
+    ruling: Ints = field(init=False)
 
     def __post_init__(self) -> None:
         *series, _, pairs, columns = self.runs.logs.shape
         self.shape, self.width = tuple(series), self.runs.places.width
         self.pairs, self.points, self.columns = pairs // self.width, max(columns - 1, 1), columns
-        full, scalar = (*series, columns), (*series, 1)
-        self.limit, self.margin, self.bias = (
-            np.broadcast_to(values, full) for values in (self.limit, self.margin, self.bias)
-        )
-        self.noise = Noise(
-            np.broadcast_to(self.noise.sigma, full),
-            np.broadcast_to(self.noise.df, scalar),
-            np.broadcast_to(self.noise.between, scalar),
-            self.noise.between_df,
-        )
-        self.session, self.censored = (
-            np.broadcast_to(values, self.shape) for values in (self.session, self.censored)
-        )
+        full = (*series, columns)
+        self.limit, self.margin = np.broadcast_to(self.limit, full), np.broadcast_to(self.margin, full)
+        self.session = np.broadcast_to(self.session, self.shape)
         if self.earlier is not None:
             self._widen_margin(len(self.earlier.places.native))
-        self.outcome = np.full(series, UNDECIDED)
-        self.cause = np.full(series, int(Cause.TOO_FEW_PAIRS))
+        self.ruling = np.full(series, int(Ruling.TOO_FEW_PAIRS))
         self.used, self.flagged, self.start = np.zeros((3, *series), dtype=np.int64)
         self.running = np.ones(series, dtype=np.bool_)
         self.level = np.full(series, ALPHA / len(LOOKS) / columns)
@@ -199,9 +188,9 @@ class Batch:
 
         Only known noise counts: a loud session must not widen its own margin.
         """
-        sigma, pairs = np.asarray(self.noise.sigma), LOOKS[-1] * self.width
-        df = np.asarray(self.noise.df) + pairs - 1
-        variance = sigma**2 * (1 / pairs + 1 / earlier_pairs) + 2 * np.asarray(self.noise.between) ** 2
+        pairs = LOOKS[-1] * self.width
+        df = self.noise.df + pairs - 1
+        variance = self.noise.sigma**2 * (1 / pairs + 1 / earlier_pairs) + 2 * self.noise.between**2
         t = scipy.special.stdtrit(df, ANSWER_RATE) - scipy.special.stdtrit(df, BETA / len(LOOKS))
         self.margin = np.clip(t * np.sqrt(variance), self.margin, np.maximum(self.max_margin, self.margin))
 
@@ -214,10 +203,13 @@ class Batch:
         self, rows: Bools | EllipsisType, pairs: int, *, convict: bool, start: int = 0
     ) -> Estimate | None:
         """Return the overhead of some series, or its change, from the first pairs."""
-        sigma, df, between = (
-            np.asarray(part)[rows] for part in (self.noise.sigma, self.noise.df, self.noise.between)
+        noise, full, single = self.noise, self.limit.shape, (*self.shape, 1)
+        noise = Noise(
+            np.broadcast_to(noise.sigma, full)[rows],
+            np.broadcast_to(noise.df, single)[rows],
+            np.broadcast_to(noise.between, single)[rows],
+            noise.between_df,
         )
-        noise = Noise(sigma, df, between, self.noise.between_df)
         runs = Runs(self.runs.logs[rows], self.runs.places).first(pairs * self.width)
         if self.earlier is None:
             estimate = estimate_overhead(runs, noise, convict=convict, start=start)
@@ -225,12 +217,12 @@ class Batch:
             earlier = Runs(self.earlier.logs[rows], self.earlier.places)
             estimate = estimate_change(runs, earlier, noise, convict=convict)
         if estimate is not None:
-            estimate.bias = estimate.bias + np.asarray(self.bias)[rows]
+            estimate.bias = estimate.bias + np.broadcast_to(self.bias, full)[rows]
         return estimate
 
     def convict(self, pairs: int, level: Floats, *, all_pairs: bool, min_boots: int) -> None:
         """Call series OVER whose lower bound at `level` is above the budget, unless their boots are few."""
-        tried = self.running & (self.outcome != OVER)
+        tried = self.running & (self.ruling != Ruling.OVER)
         has_boots = len(set(self.runs.places.boot[: pairs * self.width])) >= min_boots
         for start in [0] if all_pairs else np.unique(self.flagged[tried & (self.flagged > 0)]).tolist():
             rows = tried if all_pairs else tried & (self.flagged == start)
@@ -243,17 +235,16 @@ class Batch:
             self.level[rows] = level[rows] / self.columns
             p = np.min(estimate.tail(estimate.mean - self.limit[rows]), axis=-1)
             is_over = p <= self.level[rows]
-            self.outcome[rows] = np.where(is_over & has_boots, OVER, self.outcome[rows])
-            self.cause[rows] = np.where(is_over, Cause.ANSWERED if has_boots else Cause.BOOTS, Cause.OPEN)
+            self.ruling[rows] = np.where(is_over, Ruling.OVER if has_boots else Ruling.BOOTS, Ruling.OPEN)
 
     def acquit(self, pairs: int, level: float, *, may_acquit: bool, is_last: bool) -> None:
         """Call series that are not OVER WITHIN, UNDECIDED or INVALID; flag those that look over budget."""
-        rows = self.running & (self.outcome != OVER)
+        rows = self.running & (self.ruling != Ruling.OVER)
         if not np.any(rows):
             return
         self.used[rows] = pairs
         within, is_high = np.zeros((2, np.count_nonzero(rows)), dtype=np.bool_)
-        cause = np.full(within.shape, int(Cause.TOO_FEW_PAIRS))
+        ruling = np.full(within.shape, int(Ruling.TOO_FEW_PAIRS))
         if (estimate := self.estimate(rows, pairs, convict=False)) is not None:
             limit, margin = self.limit[rows], self.margin[rows]
             is_high = np.any(estimate.mean > limit, axis=-1)
@@ -262,22 +253,20 @@ class Batch:
             too_good = (estimate.tail(FLOOR - estimate.mean)[..., -1] < level) & (self.earlier is None)
             is_unbound = np.any(np.isinf(estimate.bias), axis=-1)
             conditions = {
-                Cause.TOO_GOOD: too_good,
-                Cause.CENSORED: within & np.asarray(self.censored)[rows],
-                Cause.ANSWERED: within & may_acquit,
+                Ruling.TOO_GOOD: too_good,
+                Ruling.CENSORED: within & np.broadcast_to(self.censored, self.shape)[rows],
+                Ruling.WITHIN: within & may_acquit,
                 # Two pairs may be the first half of an exchange of roles.
-                Cause.HOSTS: is_unbound & (is_last or pairs > LOOKS[0]),
-                Cause.BOOTS: self.cause[rows] == Cause.BOOTS,
-                Cause.NOISE: self._is_hopeless(rows, estimate, pairs, level, is_last)
+                Ruling.HOSTS: is_unbound & (is_last or pairs > LOOKS[0]),
+                Ruling.BOOTS: self.ruling[rows] == Ruling.BOOTS,
+                Ruling.NOISE: self._is_hopeless(rows, estimate, pairs, level, is_last)
                 & ~(within | is_unbound),
             }
-            cause = np.select([*conditions.values()], [*map(int, conditions)], int(Cause.OPEN))
+            ruling = np.select([*conditions.values()], [*map(int, conditions)], int(Ruling.OPEN))
         self.flagged[rows] = np.where(
             (self.flagged[rows] == 0) & is_high & ~within, pairs, self.flagged[rows]
         )
-        self.cause[rows] = cause
-        outcome = np.where(np.isin(cause, INVALID_CAUSES), INVALID, UNDECIDED)
-        self.outcome[rows] = np.where(cause == Cause.ANSWERED, WITHIN, outcome)
+        self.ruling[rows] = ruling
 
     def _is_hopeless(self, rows: Bools, estimate: Estimate, pairs: int, level: float, is_last: bool) -> Bools:
         """Return which series the last look would not answer, for no overhead that is plausible now."""
@@ -296,7 +285,7 @@ class Batch:
         is_wide = np.any(reach > margin, axis=-1) & (self.runs.places.kind != "rotated")
         return np.asarray(is_wide & (is_last | ~(can_pass | can_fail)))
 
-    def answers(self, looks: Sequence[int]) -> list[Answer]:
+    def answers(self, looks: Sequence[int]) -> list[RuleAnswer]:
         """Return the answers on series with one leading axis, with their bounds from all pairs."""
         mean, low, high = np.full((3, len(self.used), self.columns), np.nan)
         if self.pairs and (estimate := self.estimate(..., self.pairs, convict=False)) is not None:
@@ -311,20 +300,18 @@ class Batch:
         low[self.used == 0], high[self.used == 0] = -np.inf, np.inf
         bounds = np.stack([mean, low, high], axis=-1)
         following = np.array([*looks, 0])[np.searchsorted(looks, self.used, side="right")]
-        goes_on = np.isin(self.cause, (Cause.TOO_FEW_PAIRS, Cause.OPEN, Cause.BOOTS))
-        next_pairs = np.where(goes_on, following * self.width, 0).tolist()
+        next_pairs = np.where(np.isin(self.ruling, _OPEN_RULINGS), following * self.width, 0).tolist()
         return [
-            Answer(
-                OUTCOMES[outcome],
-                Cause(self.cause[i]),
+            RuleAnswer(
+                Ruling(ruling),
                 int(self.used[i]) * self.width,
                 next_pairs[i] or None,
                 self.margin[i, : self.points],
                 self.reach[i, : self.points],
                 bounds[i],
-                self.find_ranges(i, low[i]) if outcome == OVER else [],
+                self.find_ranges(i, low[i]) if ruling == Ruling.OVER else [],
             )
-            for i, outcome in enumerate(self.outcome)
+            for i, ruling in enumerate(self.ruling)
         ]
 
     def find_ranges(self, index: int, low: Floats) -> list[SizeRange]:
@@ -386,7 +373,7 @@ def judge(
         family = np.zeros(sessions)
         for batch in batches:
             is_tried = (batch.flagged > 0) | batch.shares | is_single
-            tried = np.asarray(batch.session)[is_tried & (batch.outcome != OVER)]
+            tried = np.asarray(batch.session)[is_tried & (batch.ruling != Ruling.OVER)]
             family += np.bincount(tried, minlength=sessions)
         for batch in batches:
             # All pairs that were run count: those beyond the last look, and those since the look before.
@@ -402,4 +389,4 @@ def judge(
             may_acquit = pairs >= min_pairs or is_single
             batch.acquit(pairs, BETA / len(looks), may_acquit=may_acquit, is_last=is_last)
             if stop:
-                batch.running &= (batch.outcome == UNDECIDED) & (batch.cause != Cause.NOISE)
+                batch.running &= np.isin(batch.ruling, (*_OPEN_RULINGS, Ruling.CENSORED))

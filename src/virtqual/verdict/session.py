@@ -176,8 +176,12 @@ def _count_slow_runs(cases: Iterable[Case], slow_before: SlowRuns, alpha: float)
     together = slow + slow_before
     # Earlier sessions count only together with a slow run of this one: they were judged in their time.
     if slow.virtual > 0 and alpha > 0 and together.p <= alpha:
+        text = (
+            f"virtual runs were slow ({together.factor:.1f}x) {together.virtual} times in "
+            f"{together.virtual_runs} runs, native runs {together.native} times in {together.native_runs}"
+        )
         note = ", with earlier sessions of this build" if slow_before.virtual_runs else ""
-        return slow.model_copy(update={"found": True, "text": together.describe() + note})
+        return slow.model_copy(update={"found": True, "text": text + note})
     return slow
 
 

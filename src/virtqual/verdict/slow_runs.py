@@ -101,13 +101,6 @@ class SlowRuns(BaseModel):
         """The `p_value`."""
         return float(p_value(self.virtual, self.virtual_runs, self.native, self.native_runs))
 
-    def describe(self) -> str:
-        """Return such as ``virtual runs were slow (1.9x) 12 times in 60 runs, native runs 0 times in 60``."""
-        return (
-            f"virtual runs were slow ({self.factor:.1f}x) {self.virtual} times in {self.virtual_runs} runs, "
-            f"native runs {self.native} times in {self.native_runs}"
-        )
-
 
 NO_SLOW_RUNS = SlowRuns()
 

@@ -15,7 +15,7 @@ from virtqual.verdict.metric import Metric
 from virtqual.verdict.notation import describe_slowdown, format_percent, format_value
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.pairs import Series
-from virtqual.verdict.rule import FLOOR, LOOKS, MIN_BOOTS, Answer, Cause
+from virtqual.verdict.rule import FLOOR, LOOKS, MIN_BOOTS, RuleAnswer, Ruling
 from virtqual.verdict.verdict import Interval, Verdict
 
 TOO_GOOD = (
@@ -72,7 +72,7 @@ def range_text(judged: Interval, points: Sequence[float], metric: Metric) -> str
     return f"{judged.text(metric.better)} {sizes} {metric.axis_unit}"
 
 
-def margin_note(case: Case, answer: Answer) -> str:
+def margin_note(case: Case, answer: RuleAnswer) -> str:
     """Return the margin that was used, of sizes the widest, if it is wider than the stated one."""
     limit, stated, _ = case.limits
     if case.baseline is None or not np.any(answer.margin > stated + 1e-9):
@@ -117,32 +117,32 @@ def left_out(series: Series) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def reasons_of(case: Case, answer: Answer) -> tuple[str, ...]:
+def reasons_of(case: Case, answer: RuleAnswer) -> tuple[str, ...]:
     """Return the reasons of one answer of the rule; none for WITHIN and OVER."""
-    if answer.cause is Cause.ANSWERED:
+    if answer.ruling in (Ruling.WITHIN, Ruling.OVER):
         return ()
-    if answer.cause is Cause.OPEN:
+    if answer.ruling is Ruling.OPEN:
         if answer.next_pairs:
             return (f"the next decision needs {answer.next_pairs} pairs",)
         return (f"still undecided at the maximum of {answer.used} pairs",)
-    if answer.cause is Cause.TOO_FEW_PAIRS:
+    if answer.ruling is Ruling.TOO_FEW_PAIRS:
         return (too_few(len(case.series.chosen), answer.next_pairs or 0),)
-    if answer.cause is Cause.CENSORED:
+    if answer.ruling is Ruling.CENSORED:
         virtual, native = case.series.refused("virtual"), case.series.refused("native")
         return (
             f"{virtual} virtual runs were refused or left nothing, and {native} native ones: "
             "what is left out might decide",
         )
-    if answer.cause is Cause.BOOTS:
+    if answer.ruling is Ruling.BOOTS:
         return (
             f"over budget in fewer than {MIN_BOOTS} boots of virtual machines, which may be theirs alone",
         )
-    if answer.cause is Cause.NOISE:
+    if answer.ruling is Ruling.NOISE:
         return (_noise_text(case, answer),)
-    return (TOO_GOOD,) if answer.cause is Cause.TOO_GOOD else (_hosts_text(case),)
+    return (TOO_GOOD,) if answer.ruling is Ruling.TOO_GOOD else (_hosts_text(case),)
 
 
-def _noise_text(case: Case, answer: Answer) -> str:
+def _noise_text(case: Case, answer: RuleAnswer) -> str:
     """Return that the noise hides the margin, and how many pairs it would need."""
     series, reach, margin = case.series, answer.reach, answer.margin
     worst = int(np.argmax(reach / margin))

@@ -58,7 +58,7 @@ def test_an_estimate_makes_no_matrix_of_pairs_by_pairs():
     runs = Runs(logs, recognise(host, host))
     tracemalloc.start()
     try:
-        estimate_overhead(runs, Noise([0.01]), convict=True)
+        estimate_overhead(runs, Noise(np.array([0.01])), convict=True)
         assert tracemalloc.get_traced_memory()[1] < pairs**2
     finally:
         tracemalloc.stop()

@@ -80,7 +80,7 @@ def test_a_clock_of_four_digits_and_more_is_fine(timed, digits, sd):
     show = lambda t: np.array([float(f"{time:.{digits}g}") for time in np.ravel(t)])  # noqa: E731
     for seed in range(20):
         series = timed(0.03, 0, 4, sd=sd, native=10 ** (0.15 * seed), seed=seed, show=show)
-        assert series.find_coarse_clock(THREE) is None
+        assert series.check_clock(THREE) is None
 
 
 @pytest.mark.parametrize("sd", [0.0, 0.001, 0.03])

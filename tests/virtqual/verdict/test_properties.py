@@ -271,27 +271,6 @@ def test_many_sessions_at_once_are_judged_as_each_alone(seed, count, looks, shar
         alike_sessions(session, judge_session(cases, looks=looks, share=share))
 
 
-@given(st.integers(0, 2**32), st.sampled_from(list(HOSTS)), st.sampled_from(["hpl", "mpi_latency"]))
-@settings(max_examples=25)
-def test_sessions_of_one_shape_are_judged_as_each_alone(seed, kind, name):
-    """Here all sessions are rows of the same array, and differ in values, noise, budgets and boots."""
-    rng = np.random.default_rng(seed)
-    sessions = [
-        [
-            Case(
-                drawn_series(rng, name, str(index), 8, kind, boots=2, level=rng.choice([0.0, 0.06, 0.3])),
-                Budget.build(rng.choice([0.02, 0.05]), margin=rng.choice([0.03, 0.1])),
-                PRIORS[rng.integers(len(PRIORS))],
-                bound=0.01,
-            )
-            for index in range(3)
-        ]
-        for _ in range(8)
-    ]
-    for cases, session in zip(sessions, judge_sessions(sessions), strict=True):
-        alike_sessions(session, judge_session(cases))
-
-
 @given(st.integers(0, 2**32))
 @settings(max_examples=40)
 def test_what_stands_beside_a_series_never_makes_it_pass(seed):
