@@ -192,13 +192,7 @@ class Budget(DataModel):
         return cls(terms=(term,), gate=gate)
 
     def term(self, point: float | None) -> Term:
-        """Return the term for a size (None for a scalar).
-
-        Raises
-        ------
-        BudgetError
-            No term covers the size.
-        """
+        """Return the term for a size, None for a scalar; `BudgetError` if there is none."""
         for term in self.terms:
             if point is None or term.covers(point):
                 return term

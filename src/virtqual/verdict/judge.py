@@ -46,15 +46,7 @@ def judge_all(
     min_pairs: int = 0,
     min_boots: int = 1,
 ) -> list[list[Verdict]]:
-    """Return the verdicts on the cases of each session: these share the error rate `alpha`.
-
-    Raises
-    ------
-    PairingError
-        If a baseline is another metric, setting or set of points.
-    BudgetError
-        If a budget cannot be applied to its metric and values.
-    """
+    """Return the verdicts on the cases of each session: these share the error rate `alpha`."""
     questions: list[_Question] = []
     entries: list[tuple[Case, _Decision | None, _Question | None, _Question | None]] = []
     for session, cases in enumerate(sessions):

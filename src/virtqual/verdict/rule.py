@@ -123,38 +123,33 @@ class RuleAnswer:
 
 @dataclass(eq=False)
 class Batch:
-    """Series of one shape (as many pairs, sizes and places each), and their answers.
+    """Series of one shape (as many pairs, sizes and places each), and the rulings on them.
 
-    All arrays have the leading axes of the series, written ``...`` here; n_columns are the sizes of a curve
-    and their mean (`virtqual.verdict.estimate.append_mean`).
+    Shapes are stated without the axes of the series, which lead; n_columns are the sizes of a curve and their
+    mean. All parameters but the runs may be broadcast.
 
     Parameters
     ----------
-    runs
-        Shape (..., 2, n_pairs, n_columns).
-    limit, margin, max_margin
-        Budget, margin and widest margin of a change, log units, broadcastable to (..., n_columns).
-    noise
-        Broadcastable to (..., n_columns).
+    runs, earlier
+        Shape (2, n_pairs, n_columns), in whole rounds; the change since an earlier session is judged.
+    limit, margin, max_margin, bias
+        Budget, margin, widest margin of a change, and how far a clock may have moved the mean, log units,
+        shape (n_columns,) as of `noise`.
     session
-        Number of the session of each series, which has one error rate, broadcastable to (...).
-    earlier
-        The earlier session in whole rounds; if it is given, the change since is judged.
+        Number of the session of each series: a session has one error rate.
     censored
-        Missing virtual runs might decide, broadcastable to (...).
-    bias
-        How far a clock may have moved the mean, log units, broadcastable as `limit`.
+        Missing virtual runs might decide.
 
     Attributes
     ----------
     ruling
-        Values of `Ruling`, shape (...) as of all that follow.
+        Values of `Ruling`.
     used, flagged
         Pairs (of a rotation: rounds) at the looks that decided and that flagged the series, 0 if none did.
     start, level
         First pair that the last attempt at a conviction counted, and its error rate at each size.
     reach
-        How far the bound of an acquittal would lie from the mean at the last look, shape (..., n_columns).
+        How far the bound of an acquittal would lie from the mean at the last look, shape (n_columns,).
     """
 
     runs: Runs

@@ -140,8 +140,10 @@ def judge_sessions(
 
     Raises
     ------
-    PairingError, BudgetError
-        See `virtqual.verdict.judge.judge_all`.
+    PairingError
+        A baseline is another metric, setting or set of points.
+    BudgetError
+        A budget cannot be applied to its metric and values.
     """
     cases_by_session = [list(cases) for cases in sessions]
     today = today or date.today()
