@@ -48,3 +48,18 @@ def test_mistakes(tmp_path, pattern, instead, says):
     with pytest.raises(DataError) as error:
         load_policy(file, load_references(FILE.parent))
     assert re.search(rf"preflight.yaml:\d+: .*{says}", str(error.value)), error.value
+
+
+def test_items_of_a_site_replace_those_of_the_project(tmp_path):
+    (entry,) = re.findall(r"  - item: smt\n(?:.*\n){3}", FILE.read_text())
+    site_file, references = tmp_path / "site.yaml", load_references(FILE.parent)
+    site_file.write_text(f"schema: virtqual-preflight/1\nitems:\n{entry.replace('refuse', 'report')}")
+    project = judging.policy()
+    assert load_policy(FILE, references, tmp_path / "none.yaml") == load_policy(FILE, references) == project
+    policy = load_policy(FILE, references, site_file)
+    assert policy.without("smt") == project.without("smt")
+    actions = [one.finding("smt", "a reason", "kvm").action for one in (project, policy)]
+    assert actions == ["refuse", "report"]
+    site_file.write_text(site_file.read_text().replace("smt", "smtt"))
+    with pytest.raises(DataError, match=r"site.yaml:3: .*no rule 'smtt'"):
+        load_policy(FILE, references, site_file)

@@ -104,6 +104,7 @@ def test_the_class_decides_about_each_kind_of_rule(hypervisor_class, action):
     admitted = admit([*made, over_tcp], policy, hypervisor_class, rdma_sides=["native"])
     assert {one.action for one in admitted.findings} == {action, "unseen"}
     assert {*kinds, "mpi-transport", "cpu-count"} <= items(admitted.findings)
+    assert admitted.counted_runs == (admitted.runs if action == "report" else ())
     target = [ProcessorTarget(name="other", features=("none_has_it",))]
     findings = compare(node("bare"), node("guest"), policy, hypervisor_class, target)
     assert [(one.item, one.action) for one in findings[:2]] == [("stack-target", action)] * 2
