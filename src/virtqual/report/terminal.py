@@ -20,7 +20,7 @@ from virtqual.session.conclusion import describe_failures
 from virtqual.session.session import MAX_LABEL_CHARS, Head, Session
 from virtqual.site.placement import format_setting
 from virtqual.verdict import Interval, Outcome, Verdict
-from virtqual.verdict.notation import describe_slowdown_briefly, format_value
+from virtqual.verdict.notation import format_value
 from virtqual.verdict.outliers import Outlier
 from virtqual.verdict.slow_runs import SlowRuns
 
@@ -260,7 +260,7 @@ def table_of(verdicts: Sequence[Verdict]) -> Table:
 
 def _row(verdict: Verdict, estimate: Interval | None, *, beside: bool) -> tuple[str | Text, ...]:
     values = ("-" if value is None else format_value(value) for value in (verdict.native, verdict.virtual))
-    shown = describe_slowdown_briefly(estimate.log, verdict.better, estimate.bounds) if estimate else "-"
+    shown = estimate.brief_text(verdict.better) if estimate else "-"
     outcome = verdict.outcome.value
     word = Text(outcome + (" waived" if verdict.waived else ""), style=_STYLE[outcome])
     if beside:

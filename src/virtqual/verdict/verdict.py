@@ -7,7 +7,13 @@ import math
 from pydantic import BaseModel, ConfigDict
 
 from virtqual.verdict.budget import Gate
-from virtqual.verdict.notation import Bounds, Direction, describe_slowdown, exp_or_inf
+from virtqual.verdict.notation import (
+    Bounds,
+    Direction,
+    describe_slowdown,
+    describe_slowdown_briefly,
+    exp_or_inf,
+)
 from virtqual.verdict.outcome import Outcome
 
 
@@ -56,6 +62,10 @@ class Interval(_Stored):
     def text(self, better: Direction) -> str:
         """Return the estimate such as ``22.0% slower (17.0% to 27.0%)``."""
         return describe_slowdown(self.log, better, self.bounds)
+
+    def brief_text(self, better: Direction) -> str:
+        """Return by how much virtual is slower, such as ``22% (17 to 27%)``."""
+        return describe_slowdown_briefly(self.log, better, self.bounds)
 
 
 class Point(_Stored):
