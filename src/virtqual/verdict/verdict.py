@@ -81,7 +81,7 @@ class Point(_Stored):
 
 
 class OverRange(_Stored):
-    """A contiguous range of sizes, ends included, that is over budget, with its means; None for a scalar."""
+    """A range of sizes that is over budget, with its means; `low` and `high` are None for a scalar."""
 
     low: float | None
     high: float | None
