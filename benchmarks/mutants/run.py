@@ -183,7 +183,8 @@ class Runner:
             for index, item in enumerate(items):
                 test, begin = item.nodeid, time.monotonic()
                 sys.setprofile(note)
-                self.run(item, items[index + 1] if index + 1 < len(items) else None)
+                # The item that follows the last one keeps the fixtures of the session for the forks.
+                self.run(item, items[(index + 1) % len(items)])
                 sys.setprofile(None)
                 self.seconds[test] = time.monotonic() - begin
             if round_number:
@@ -230,8 +231,9 @@ class Runner:
         with tempfile.TemporaryDirectory() as directory:
             # Directories of tests of all mutants in one would be slow to number.
             items[0].config._tmp_path_factory._basetemp = Path(directory)
+            items[0].session._setupstate.teardown_exact(items[0])
             for index, item in enumerate(items):
-                self.run(item, items[index + 1] if index + 1 < len(items) else None)
+                self.run(item, items[(index + 1) % len(items)])
                 if self.failed:
                     return
 

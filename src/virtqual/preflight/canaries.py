@@ -180,7 +180,7 @@ def iommu_large_pages(virtual: Curve, native: Curve) -> Answer:
     """
     counts = sorted(_select_rate_limited(virtual) & _select_rate_limited(native))
     if len(counts) < MIN_COUNTS or counts[-1] < MIN_COUNT_RANGE * counts[0]:
-        listed = ", ".join(f"{count:g}" for count in counts) or "none"
+        listed = ", ".join(f"{count:g}" for count in counts)
         why = "four numbers of buffers over a factor of 16 are needed at which the rate limits both sides"
         return "unknown", f"{why}; it does at {listed}"
     ratios = {count: virtual[count] / native[count] for count in counts}

@@ -95,6 +95,28 @@ FEW_IN_FLIGHT = {1: 1.0, 4: 0.25, 16: 0.1, 64: 0.1, 256: 0.1, 1024: 0.1}
         ("three numbers", {1: 1.0, 2: 1.0, 4: 1.2}, 1.0, "unknown", "four numbers"),
         ("a factor of 4", {1: 1.0, 2: 1.0, 3: 1.2, 4: 1.2}, 1.0, "unknown", "factor of 16"),
         (
+            "a factor of 16",
+            dict.fromkeys((1, 2, 4, 16), 1.0),
+            1.0,
+            "present",
+            "1.00 of native with 16 b",
+        ),
+        ("a factor of 8", dict.fromkeys((2, 4, 8, 16), 1.0), 1.0, "unknown", "at 2, 4, 8, 16"),
+        (
+            "a VM whose latency does not limit it where it limits native",
+            {1: 0.1, 4: 0.1, 16: 0.1, 64: 0.1, 256: 0.12, 1024: 0.12},
+            FEW_IN_FLIGHT,
+            "missing",
+            "1.20 of native with 1024 buffers, 1.00 with 16 (1.20x), rising at 256",
+        ),
+        (
+            "more time for many buffers, of a VM that takes longer for few as well",
+            {1: 1.2, 4: 1.2, 16: 1.2, 64: 1.2, 256: 1.8},
+            1.0,
+            "missing",
+            "(1.50x), rising at 256",
+        ),
+        (
             "time that the adapter itself needs for more buffers",
             {count: 1.01 * us for count, us in RISING.items()},
             RISING,
@@ -244,7 +266,7 @@ def test_write_combining_is_asked_of_latencies_that_can_tell(case, options, stat
 )
 def test_one_pair_that_disagrees_does_not_decide_and_half_of_them_leave_it_open(slow_pairs, state, evidence):
     def curve_of(side, pair):
-        return shift(0.4, 0.5) if side == "virtual" and pair < slow_pairs else NATIVE
+        return shift(0.4, 0.5) if side == "virtual" and pair in (0, 2, 1)[:slow_pairs] else NATIVE
 
     canary = ask(measure(curve_of))
     assert (canary.state, evidence in canary.evidence) == (state, True), canary.text
@@ -266,6 +288,11 @@ def test_what_the_runs_do_not_say_is_unknown_and_two_latencies_are_both_told():
         )
         for one in runs
     ]
+    few = {size: NATIVE[size] for size in (2, 256)}
+    unknown = ask(measure_latency(few, few)).evidence
+    assert unknown == "rdma_send_latency@two nodes: sizes 2 to 8, 16 to 128 and 256 B are needed"
+    assert ask(runs[:4]).evidence.endswith(" (medians of 2 pairs)")
+    assert ask(runs[:2]).evidence.endswith(" against native")
     first, second = ask(two).evidence.split("; rdma_write_latency@two nodes: ")
     assert first == f"rdma_send_latency@two nodes: {second}"
 

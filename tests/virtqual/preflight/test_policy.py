@@ -8,7 +8,6 @@ from virtqual import paths
 from virtqual.files.datafile import DataError
 from virtqual.preflight.policy import load_policy
 from virtqual.preflight.rules import RULES, rule
-from virtqual.references import load_references
 from virtqual.session import judge as judging
 
 FILE = paths.references() / "preflight.yaml"
@@ -28,7 +27,7 @@ def test_a_second_rule_of_an_item_is_refused():
     ("pattern", "instead", "says"),
     [
         (r"item: smt", "item: smtt", r"items\[\d+\].item: no rule 'smtt': did you mean smt"),
-        (r"  - item: smt\n(.*\n){3}", "", "no entry for the rule 'smt': it would be silent"),
+        (r"  - item: smt\n(.*\n){3}", "", "items: no entry for the rule 'smt': it would be silent"),
         (r"item: smt", "item: steal", "'steal' stands here twice"),
         (r"\[N17, N18\]", "[N17, N99]", "unknown claim 'N99'"),
         (r"protects: \[D16, D07\]", "protects: []", r"items\[\d+\].protects"),
@@ -40,19 +39,19 @@ def test_a_second_rule_of_an_item_is_refused():
         (r"\{share: 0.55\}", "{shar: 0.55}", "no limit 'shar' of this item: did you mean share"),
     ],
 )
-def test_mistakes(tmp_path, pattern, instead, says):
+def test_mistakes(tmp_path, references, pattern, instead, says):
     text, count = re.subn(pattern, instead, FILE.read_text(), count=1)
     assert count
     file = tmp_path / "preflight.yaml"
     file.write_text(text)
     with pytest.raises(DataError) as error:
-        load_policy(file, load_references(FILE.parent))
+        load_policy(file, references)
     assert re.search(rf"preflight.yaml:\d+: .*{says}", str(error.value)), error.value
 
 
-def test_items_of_a_site_replace_those_of_the_project(tmp_path):
+def test_items_of_a_site_replace_those_of_the_project(tmp_path, references):
     (entry,) = re.findall(r"  - item: smt\n(?:.*\n){3}", FILE.read_text())
-    site_file, references = tmp_path / "site.yaml", load_references(FILE.parent)
+    site_file = tmp_path / "site.yaml"
     site_file.write_text(f"schema: virtqual-preflight/1\nitems:\n{entry.replace('refuse', 'report')}")
     project = judging.policy()
     assert load_policy(FILE, references, tmp_path / "none.yaml") == load_policy(FILE, references) == project

@@ -191,6 +191,20 @@ FAULTLESS = [
         {r"(vulnerabilities/mds):.*": r"\1:Mitigation: Clear CPU buffers; SMT Host state unknown"},
         {},
     ),
+    # A guest does not know what the hypervisor does, nor a host what its guests do.
+    ("mitigations", {}, {r"(vulnerabilities/mds):.*": r"\1:Unknown: Dependent on hypervisor status"}, {}),
+    ("mitigations", {r"(vulnerabilities/mds):.*": r"\1:KVM: Mitigation: VMX disabled"}, {}, {}),
+    ("mitigations", {r"^/sys/devices/system/cpu/vulnerabilities/mds:.*\n": ""}, {}, {}),
+    # What a guest shows itself counts before what its host says.
+    (
+        "frequency",
+        {},
+        {
+            "^virtqual-look/1": "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor:performance\n"
+            "/sys/devices/system/cpu/intel_pstate/no_turbo:0\nvirtqual-look/1"
+        },
+        {"governor": "powersave", "turbo": "off"},
+    ),
     ("link-rate", {}, {}, {"link_gbit": 100}),
     ("link-rate", NO_HCA, {}, {"link_gbit": 100}),
     # Only the system file's statement would show this fault.
@@ -221,6 +235,22 @@ WHOLE_REASONS = [
         {},
         {},
         "the native node itself runs under a hypervisor (QEMU)",
+    ),
+    (
+        "clock-source",
+        {},
+        {"(current_clocksource):tsc": r"\1:hpet"},
+        {},
+        "virtual reads the time from hpet, which is none of tsc, kvm-clock, hyperv_clocksource_tsc_page, "
+        "arch_sys_counter",
+    ),
+    (
+        "mitigations",
+        {},
+        {"(meltdown):.*": r"\1:Mitigation: PTI", "(vulnerabilities/mds):.*": r"\1:Vulnerable"},
+        {},
+        "mitigations differ (mds: 'Mitigation: Clear CPU buffers; SMT vulnerable' against 'Vulnerable'; "
+        "meltdown: 'Not affected' against 'Mitigation: PTI')",
     ),
     (
         "vm-size",

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from made_runs import alternating
+from made_runs import alternating, made_run
 from virtqual.errors import UsageError
 from virtqual.preflight.admit import Admitted
 from virtqual.runs import Declared, Result
@@ -137,3 +137,10 @@ def test_the_noise_and_the_hosts_are_those_of_the_system(references):
     # Without pairs nothing is known of the places.
     (case,) = find_cases(known, runs[:1], system="here").values()
     assert case.bound == math.inf
+
+
+def test_a_sample_has_the_turn_the_sizes_and_the_refusals_of_its_run(references):
+    result = Result.curve("db_p99", "x", LATENCIES, invalid=("the client was the limit",))
+    (pair,) = series_of([made_run("native", 0, turn=3, results=(result,))], references)["db_p99@x"].pairs
+    sample = pair.native
+    assert (sample.turn, sample.points, sample.invalid) == (3, (25.0, 50.0), ("the client was the limit",))
