@@ -149,7 +149,7 @@ def smt(native: Identity, virtual: Identity, limits: Limits) -> Found:
     yield from differs("the number of threads in use of one core", *used)
     threads = virtual.topology.threads_per_core
     host = virtual.host
-    if seen(host) and seen(threads) and threads == 1 and seen(host.smt) and host.smt == "on":
+    if seen(host) and threads == 1 and host.smt == "on":
         vcpus, a_node, nodes = host.vcpus, host.cpus_per_node, host.numa_nodes
         if seen(vcpus) and seen(a_node) and seen(nodes) and vcpus > a_node * nodes // 2:
             yield (
@@ -188,7 +188,7 @@ def vm_size(native: Identity, virtual: Identity, limits: Limits) -> Found:
 def placement(native: Identity, virtual: Identity, limits: Limits) -> Found:
     """A host may move each vCPU and each page of memory that is not pinned."""
     host = require(virtual.host)
-    one_node = seen(host.numa_nodes) and host.numa_nodes == 1
+    one_node = host.numa_nodes == 1
     for what, pinned, may_move in (
         ("vCPUs are", host.vcpus_pinned, False),
         ("memory is", host.memory_pinned, one_node),
@@ -206,7 +206,7 @@ def overcommit(native: Identity, virtual: Identity, limits: Limits) -> Found:
     VMs of the partition do the same if those of one host have more together than the host has.
     """
     host = require(virtual.host)
-    if seen(host.memory_reserved) and not host.memory_reserved:
+    if host.memory_reserved is False:
         yield f"{host.source}: the VM's memory is not reserved"
     if seen(host.other_vms) and host.other_vms:
         yield f"{host.source}: {host.other_vms} other VMs on the host"

@@ -28,14 +28,24 @@ def test_a_second_rule_of_an_item_is_refused():
     [
         (r"item: smt", "item: smtt", r"items\[\d+\].item: no rule 'smtt': did you mean smt"),
         (r"  - item: smt\n(.*\n){3}", "", "items: no entry for the rule 'smt': it would be silent"),
-        (r"item: smt", "item: steal", "'steal' stands here twice"),
+        (r"item: smt", "item: steal", r"\.item: 'steal' stands here twice"),
         (r"\[N17, N18\]", "[N17, N99]", "unknown claim 'N99'"),
         (r"protects: \[D16, D07\]", "protects: []", r"items\[\d+\].protects"),
-        (r"limits: \{share: 0.02\}", "limits: {shares: 0.02}", "the rule takes these limits: share"),
-        (r"\{default: refuse, emulated: report\}", "{emulated: report}", "needs `default"),
+        (
+            r"limits: \{share: 0.02\}",
+            "limits: {shares: 0.02}",
+            r"\.limits: the rule takes these limits: share\.",
+        ),
+        (r"limits: \{cpus: 0.5, cpu_seconds: 1.0\}", "limits: {}", "these limits: cpus, cpu_seconds\\."),
+        (r"- item: caches\n", r"- item: caches\n    limits: {share: 1}\n", "takes these limits: none\\."),
+        (
+            r"\{default: refuse, emulated: report\}",
+            "{emulated: report}",
+            r"\.actions: needs `default: refuse` or `report`\.$",
+        ),
         (r"emulated: report", "emulatd: report", "unknown class 'emulatd': did you mean emulated"),
         (r"emulated: report", "emulated: ignore", "actions.emulated"),
-        (r"class: \{kvm-on", "class: {kvn-on", "unknown class 'kvn-on-emulated-hosts'"),
+        (r"class: \{kvm-on", "class: {kvn-on", r"limits_by_class\.kvn-on-emulated-hosts: unknown class"),
         (r"\{share: 0.55\}", "{shar: 0.55}", "no limit 'shar' of this item: did you mean share"),
     ],
 )
@@ -56,9 +66,13 @@ def test_items_of_a_site_replace_those_of_the_project(tmp_path, references):
     project = judging.policy()
     assert load_policy(FILE, references, tmp_path / "none.yaml") == load_policy(FILE, references) == project
     policy = load_policy(FILE, references, site_file)
+    assert policy.metrics == references.metrics
+    assert project.finding("smt", "a reason", "kvm").text.endswith(" (protects claims N17, N18)")
     assert policy.without("smt") == project.without("smt")
     actions = [one.finding("smt", "a reason", "kvm").action for one in (project, policy)]
     assert actions == ["refuse", "report"]
     site_file.write_text(site_file.read_text().replace("smt", "smtt"))
-    with pytest.raises(DataError, match=r"site.yaml:3: .*no rule 'smtt'"):
-        load_policy(FILE, references, site_file)
+    file = tmp_path / "preflight.yaml"
+    file.write_text(FILE.read_text().replace("N17, N18", "N17, N99"))
+    with pytest.raises(DataError, match=r"(?s)preflight.yaml:.* claim 'N99'.*site.yaml:3: .*no rule 'smtt'"):
+        load_policy(file, references, site_file)

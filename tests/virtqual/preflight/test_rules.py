@@ -142,6 +142,7 @@ CASES = {
         (FDR, FDR, {"link_gbit": 100}, "port of native has 56 Gbit/s, extras.link_gbit says 100"),
         (FDR, FDR, {"link_gbit": 100}, "port of virtual has 56 Gbit/s, extras.link_gbit says 100"),
         (NO_HCA, NO_HCA, {"link_gbit": 100}, "the VM has no active RDMA port"),
+        ({"4: ACTIVE": "2: INIT"}, {}, {}, "RDMA ports are 2: INIT natively and 4: ACTIVE in the VM"),
     ],
     "pcie-link": [({r"(current_link_width):16": r"\1:8"}, {}, {}, "has the width 8, it could have 16")],
     "nic-rate": [({}, {"(ib0/speed):.*": r"\1:56000"}, {}, "100000 Mbit/s natively and 56000")],
@@ -205,6 +206,17 @@ FAULTLESS = [
         },
         {"governor": "powersave", "turbo": "off"},
     ),
+    ("memory-pages", {}, {}, {"memory_backing": "2M pages"}),
+    (
+        "numa-interleaved",
+        {**ONE_NODE, "(physical_package_id):1": r"\1:0"},
+        ONE_NODE,
+        {"node_interleaving": True},
+    ),
+    ("pcie-link", {"^.*current_link_width:.*\n": ""}, {"^.*max_link_speed:.*\n": ""}, {}),
+    ("pcie-link", {"(max_link_speed):.*": r"\1:Unknown"}, {}, {}),
+    ("nic-rate", {"^.*ib0/speed:.*\n": ""}, {}, {}),
+    ("hca-locality", {"^/sys/class/infiniband/mlx5_0/device/.*\n": ""}, {}, {}),
     ("link-rate", {}, {}, {"link_gbit": 100}),
     ("link-rate", NO_HCA, {}, {"link_gbit": 100}),
     # Only the system file's statement would show this fault.
@@ -243,6 +255,31 @@ WHOLE_REASONS = [
         {},
         "virtual reads the time from hpet, which is none of tsc, kvm-clock, hyperv_clocksource_tsc_page, "
         "arch_sys_counter",
+    ),
+    *(
+        ("pcie-link", edit, {}, {}, f"native: the PCIe link of {name} has the {what}")
+        for name in ("mlx5_0", "ib0")
+        for edit, what in (
+            ({"(current_link_width):16": r"\1:8"}, "width 8, it could have 16"),
+            (
+                {"(current_link_speed):8.0": r"\1:2.5"},
+                "speed 2.5 GT/s PCIe, it could have 8.0 GT/s PCIe",
+            ),
+        )
+    ),
+    (
+        "link-rate",
+        {"4: ACTIVE": "2: INIT"},
+        {},
+        {},
+        "the rate of an RDMA port: none is active, or a driver hides it",
+    ),
+    (
+        "numa-false",
+        {},
+        {r"(Cpus_allowed_list:\t)0-7": r"\g<1>0-2,4-5"},
+        {},
+        "NUMA nodes have [4, 4] CPUs natively and [1, 4] in the VM",
     ),
     (
         "mitigations",
@@ -571,9 +608,10 @@ def test_what_is_not_so_on_all_nodes_is_said_with_their_names():
 def test_a_session_of_one_pair_shows_what_its_nodes_show(hypervisor_class):
     nodes = node("bare", **{r"numa_node:0": "numa_node:5"}), node("guest", **{" avx2": ""})
     runs = [run(side, 0, which, None) for side, which in zip(("native", "virtual"), nodes, strict=True)]
+    findings = compare_runs(runs, judging.policy(), hypervisor_class)
+    assert findings == compare(*nodes, judging.policy(), hypervisor_class)
     # A node beside which no VM ran is not compared.
     identity = {**runs[0].identity, "spare": node("bare", **{" avx2": ""})}
     runs[0] = runs[0].model_copy(update={"identity": identity})
-    findings = compare_runs(runs, judging.policy(), hypervisor_class)
-    assert findings == compare(*nodes, judging.policy(), hypervisor_class)
+    assert compare_runs(runs, judging.policy(), hypervisor_class) == findings
     assert {"hca-locality", "cpu-features"} <= {finding.item for finding in findings}

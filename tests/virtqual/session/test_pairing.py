@@ -125,7 +125,7 @@ def test_the_noise_and_the_hosts_are_those_of_the_system(references):
     own = Prior(sigma=0.007, df=20, source="recorded", metric="lammps_loop_time")
     survey = Mock(bound_of=Mock(return_value=0.1))
     known = replace(
-        references, priors={("here", None): [own], **references.priors}, surveys={"here": [survey]}
+        references, priors={("here", "kvm"): [own], **references.priors}, surveys={"here": [survey]}
     )
     for system, prior, bound in (("here", own, 0.1), ("elsewhere", None, math.inf)):
         overhead, change = find_cases(known, runs, system=system, earlier=admit(runs)).values()
@@ -134,6 +134,13 @@ def test_the_noise_and_the_hosts_are_those_of_the_system(references):
     native, virtual = survey.bound_of.call_args.args
     assert (set(native), set(virtual)) == ({"host of native"}, {"host of virtual"})
     assert survey.bound_of.call_args.kwargs == {"rotated": False}
+    rotated = [
+        run.model_copy(update={"hosts": {"n1": f"host {run.pair % 2} of {run.side}"}})
+        for run in measure(Result.scalar("lammps_loop_time", "lj", 4.0), pairs=4)
+    ]
+    (case,) = find_cases(known, rotated, system="here").values()
+    assert case.bound == 0.1
+    assert survey.bound_of.call_args.kwargs == {"rotated": True}
     # Without pairs nothing is known of the places.
     (case,) = find_cases(known, runs[:1], system="here").values()
     assert case.bound == math.inf
