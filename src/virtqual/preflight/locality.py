@@ -232,5 +232,5 @@ def memory_pages(native: Identity, virtual: Identity, limits: Limits) -> Found:
         and not re.search("huge|large|2 ?M|1 ?G", host.memory_backing)
     ):
         yield f"{host.source}: the VM's memory is backed by {host.memory_backing}"
-    if seen(host) and seen(host.iommu_large_pages) and not host.iommu_large_pages:
+    if seen(host) and host.iommu_large_pages is False:
         yield f"{host.source}: the IOMMU maps the VM's memory by 4 KiB pages"

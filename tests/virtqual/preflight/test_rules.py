@@ -207,6 +207,9 @@ FAULTLESS = [
         {"governor": "powersave", "turbo": "off"},
     ),
     ("memory-pages", {}, {}, {"memory_backing": "2M pages"}),
+    # Words after -- are for the first process; parameters of ignored parts of the kernel have a point.
+    ("command-line", {}, {"mitigations=auto": "mitigations=auto -- idle=poll"}, {}),
+    ("command-line", {}, {"mitigations=auto": "mitigations=auto rd.lvm=0"}, {}),
     (
         "numa-interleaved",
         {**ONE_NODE, "(physical_package_id):1": r"\1:0"},
@@ -266,6 +269,42 @@ WHOLE_REASONS = [
                 "speed 2.5 GT/s PCIe, it could have 8.0 GT/s PCIe",
             ),
         )
+    ),
+    (
+        "command-line",
+        {},
+        {"mitigations=auto": "mitigations=auto idle=poll"},
+        {},
+        "the kernel's command line has, only natively: nothing; only in the VM: idle=poll",
+    ),
+    (
+        "tuned-profile",
+        NO_TUNED,
+        {},
+        {},
+        "the tuned profile is hpc-compute in the VM, none is seen natively (/etc/tuned/active_profile: empty "
+        "or not there)",
+    ),
+    (
+        "hca-firmware",
+        {},
+        {"16.35.3006": "16.28.1002"},
+        {},
+        "the firmware of mlx5_0 is 16.35.3006 natively and 16.28.1002 in the VM",
+    ),
+    (
+        "hca-locality",
+        {r"(mlx5_0/device/numa_node):0": r"\1:-1"},
+        {},
+        {},
+        "native: the NUMA node of mlx5_0",
+    ),
+    (
+        "write-combining",
+        {},
+        {"GenuineIntel": "AuthenticAMD"},
+        {},
+        "ESXi on AuthenticAMD with an RDMA device: the study's write combining is Intel only",
     ),
     (
         "link-rate",
