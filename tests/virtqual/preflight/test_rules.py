@@ -300,6 +300,20 @@ WHOLE_REASONS = [
         "native: the NUMA node of mlx5_0",
     ),
     (
+        "hca-locality",
+        ONE_NODE,
+        {r"numa_node:0": "numa_node:5"},
+        {},
+        "virtual: mlx5_0 is on NUMA node 5, the CPUs in use are on 0, 1",
+    ),
+    (
+        "numa-hidden",
+        {r"^/sys/devices/system/node/.*\n": ""},
+        ONE_NODE,
+        {},
+        "the VM shows 2 sockets but 1 NUMA node",
+    ),
+    (
         "write-combining",
         {},
         {"GenuineIntel": "AuthenticAMD"},
@@ -600,6 +614,15 @@ def test_hidden_nodes_that_are_stated_are_reported():
     assert studied == ["numa-hidden", "numa-hidden", "vm-size"]
     assert "refuse" not in actions
     assert "report" in actions
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_hidden_nodes_that_are_stated_are_not_judged_by_nodes_that_are_not_seen(side):
+    nodes = list(pair({}, {}, {"numa_hidden": True}))
+    topology = nodes[side].topology.model_copy(update={"numa": HIDDEN})
+    nodes[side] = nodes[side].model_copy(update={"topology": topology})
+    found = compare(*nodes, judging.policy(), "production")
+    assert {one.action for one in found if one.item == "numa-hidden"} == {"unseen"}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The earlier session that a build is held against: which one it is, and what makes it none."""
 
+from datetime import date
 from unittest.mock import Mock
 
 import pytest
@@ -7,14 +8,16 @@ import pytest
 from made_runs import alternating, keep, made_failure, session_of
 from virtqual.errors import RefusedError, UsageError
 from virtqual.qualify import opening
+from virtqual.references import project_references
 from virtqual.runs import Answer, Result
+from virtqual.session import judge as judging
 from virtqual.session import store
-from virtqual.session.judge import judge
+from virtqual.session.judge import choose_min_pairs, judge
 from virtqual.session.log import DOCUMENT, LOG
 from virtqual.session.session import Request
 from virtqual.session.summary import find_for
 from virtqual.verdict import Outcome
-from virtqual.verdict.rule import MIN_PAIRS_TO_QUALIFY
+from virtqual.verdict.rule import LOOKS, MIN_PAIRS_TO_QUALIFY
 
 
 def runs(pairs=4, energy=-5.0, metric="lammps_loop_time", **more):
@@ -91,6 +94,14 @@ def test_a_session_with_which_later_ones_are_compared_is_not_fast(
     monkeypatch.setattr(opening, "_find_earlier_or_good", lambda *_: earlier)
     request = opening.settle(Request(system="site", against=against, fast=True), Mock())[2]
     assert (request.pairs, request.fast) == (pairs, pairs is None)
+
+
+def test_only_a_build_that_is_qualified_takes_the_pairs_of_a_qualification():
+    qualifies, reports = Mock(qualifies=True), Mock(qualifies=False)
+    assert choose_min_pairs(qualifies) == MIN_PAIRS_TO_QUALIFY
+    assert {choose_min_pairs(qualifies, fast=True), choose_min_pairs(reports), choose_min_pairs(None)} == {
+        LOOKS[0]
+    }
 
 
 @pytest.mark.parametrize("hypervisor_class", ["kvm", "emulated"])
@@ -183,3 +194,36 @@ def test_what_the_earlier_session_refused_is_no_baseline(before, says):
     assert overhead.outcome is not Outcome.INVALID
     assert change.outcome is Outcome.INVALID
     assert says in change.message
+
+
+def test_the_rule_is_told_all_that_the_session_says(monkeypatch):
+    told = {}
+
+    def cases_of(*_, **more):
+        told.update(more)
+        return []
+
+    def judge_sessions(sessions, **more):
+        told.update(more)
+        return ["the verdict"]
+
+    monkeypatch.setattr(judging, "cases_of", cases_of)
+    monkeypatch.setattr(judging, "judge_sessions", judge_sessions)
+    session = session_of(runs(), request=Request(system="site", fast=True))
+    how = {"looks": (4,), "share": 3, "slow_before": Mock(), "today": date(2026, 1, 2)}
+    assert judge(session, **how).verdict == "the verdict"
+    references = project_references()
+    assert told == {
+        **how,
+        "system": "site",
+        "earlier": None,
+        "interrupted": {},
+        "hypervisor_class": references.hypervisor_class("kvm"),
+        "waivers": references.waivers,
+        "build": session.build,
+        "min_pairs": LOOKS[0],
+        "recreates_vms": session.recreates_vms,
+    }
+    assert judge(session_of([])).verdict is None
+    judge(session_of(runs()))
+    assert told["min_pairs"] == MIN_PAIRS_TO_QUALIFY

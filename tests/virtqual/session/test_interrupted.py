@@ -59,6 +59,13 @@ def test_pairs_that_were_cut_off_count_only_if_a_node_was_lost(node_lost, lost, 
     assert (says in verdict.reasons) == (not interrupted)
 
 
+def test_a_run_after_the_last_interruption_was_not_cut_off():
+    session = cut_session(node_lost=False)
+    late = {"pair": 40, "turn": 4, "start": 1000.0, "end": 1009.0}
+    session.runs.append(session.runs[0].model_copy(update=late))
+    assert judge.find_interrupted_pairs(session) == {"case": frozenset({8, 9, 10, 11})}
+
+
 def _failed(state):
     return made_failure(kind="infrastructure", state=state)
 
