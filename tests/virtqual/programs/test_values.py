@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from samples import PARSERS, parse, read
 
-from virtqual.programs import lammps, mpip, openfoam, osu, pgbench
+from virtqual.programs import lammps, mpip, openfoam, osu, pgbench, text
 from virtqual.programs.hpcc import HpccRun
 from virtqual.programs.hpl import HplRun
 from virtqual.programs.likwid import LikwidRun
@@ -357,6 +357,30 @@ def test_perftest_a_run_for_each_size():
 def test_a_text_that_is_not_a_number_is_refused(text):
     with pytest.raises(OutputError):
         number("any", text, "value")
+
+
+@pytest.mark.parametrize(
+    ("helper", "arguments", "message"),
+    [
+        (text.number, ("nan", "time"), "time: 'nan' is not a number"),
+        (text.positive, ("0.0", "time"), "time: 0.0 is not above zero"),
+        (text.positive, ("x", "time"), "time: 'x' is not a number"),
+        (text.whole_number, ("1.5", "count"), "count: '1.5' is not a whole number"),
+        (text.date, ("x", "%d", "end"), "end: 'x' is not a date"),
+        (text.single, ("^a", "a\nb\na\n", "a"), "a: expected once, found 2 times (lines 1, 3)"),
+        (text.single, ("^a", "a\n" * 6, "a"), "a: expected once, found 6 times (lines 1, 2, 3, 4, 5)"),
+        (text.single, ("^z", "a", "z"), "z: expected once, found 0 times"),
+        (text.refuse_lines, ("ERROR", "well\n ERROR: lost\n"), "line 2: ERROR: lost"),
+        (text.check_product, ("rate", "3", "1", "2"), "rate: 1 x 2 is not 3"),
+        (text.check_product, ("rate", "0", "1"), "rate: 0 is not above zero"),
+        (text.check_lines, ("a\n",), "last line: expected once, found 0 times"),
+        (text.check_lines, ("\udcff\nend 00000000\n",), "its lines are not those of its checksum"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_program(helper, arguments, message):
+    with pytest.raises(OutputError) as error:
+        helper("any", *arguments)
+    assert str(error.value) == f"any output: {message}"
 
 
 @pytest.mark.parametrize("name", PARSERS)
