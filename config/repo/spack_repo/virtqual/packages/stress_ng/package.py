@@ -22,6 +22,14 @@ class StressNg(MakefilePackage):
 
     depends_on("c", type="build")
 
+    # Its makefile links each of these that the machine has.
+    build_targets = [
+        f"LIB_{library}="
+        for library in (
+            "ACL AIO APPARMOR BSD CRYPT EGL GBM GLES2 GMP IPSEC_MB JPEG JUDY KMOD LZMA MD MPFR SCTP XXHASH Z"
+        ).split()
+    ]
+
     def install(self, spec, prefix):
         mkdirp(prefix.bin)
         install("stress-ng", prefix.bin)
