@@ -472,10 +472,10 @@ def probe_nodes(job: Qualification) -> Session | None:
     job.log.append(Probed(nodes={"native": native, "virtual": virtual}))
     stack = manifest.load(paths.stacks() / job.head.stack["name"] / manifest.FILE)
     findings = compare(native, virtual, policy(), job.head.hypervisor_class, stack.targets)
-    if reasons := refusals(findings):
+    if refusals(findings):
         session = job.log.session()
         session.preflight = findings
-        conclusion.refuse(session, len(reasons))
+        conclusion.refuse(session)
         concluding.write(job.log, session)
         return session
     return None
