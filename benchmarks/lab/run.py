@@ -172,7 +172,7 @@ def summarise_metrics(session: Session) -> dict[str, dict[str, object]]:
 
 
 def find_typical_seconds(session: Session, verdict: Verdict, side: Side) -> float | None:
-    """Return the median duration of the runs of one side that a verdict rests on; None if there is none."""
+    """Return the median duration of all runs of one side that measured a metric; None if there is none."""
     seconds = [
         run.seconds
         for run in session.runs

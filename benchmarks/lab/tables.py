@@ -271,7 +271,7 @@ def _describe_last(metrics: Sequence[Line]) -> dict[str, str]:
     if last is None:
         return dict.fromkeys(("native", "virtual", "unit", "s a run"), "")
     native, virtual = (f"{last[side]:.4g}" for side in ("native", "virtual"))
-    seconds = ", ".join(f"{seconds:.3g}" for seconds in last["seconds_a_run"])
+    seconds = ", ".join(f"{seconds:.3g}" for seconds in last["seconds_a_run"] if seconds is not None)
     return {"native": native, "virtual": virtual, "unit": last["unit"], "s a run": seconds}
 
 

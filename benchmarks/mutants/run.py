@@ -262,6 +262,10 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="try survivors again")
     parser.add_argument("--show", action="store_true", help="print the results, and try nothing")
     options = parser.parse_args()
+    if not (options.tests or options.show):
+        parser.error("state --tests, or --show")
+    if foreign := [str(path) for path in options.paths if not path.resolve().is_relative_to(SOURCE)]:
+        parser.error(f"{', '.join(foreign)}: not in {SOURCE}")
     files = [
         file for path in options.paths for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])
     ]

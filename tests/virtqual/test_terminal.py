@@ -140,7 +140,7 @@ def test_the_mean_of_a_curve_is_told_from_its_sizes_over_budget(shown, metrics, 
     verdict = alone(series, FIVE, PRIOR)
     terminal.verdicts([verdict], None)
     assert f" {verdict.overhead.brief_text('lower')} OVER" in text()
-    assert "Of a curve: mean over all its sizes. Below: only its sizes over budget." in text()
+    assert "A curve's row is the mean over its sizes. The lines below name the sizes that are over." in text()
 
 
 def test_help_is_folded_between_words_in_80_columns():

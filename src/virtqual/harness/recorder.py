@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 from reframe.core.exceptions import FailureLimitError, PerformanceError, SanityError
@@ -20,7 +20,7 @@ from virtqual.harness.progress import CaseEvent, send
 from virtqual.runs import Run
 from virtqual.session.log import Failed, Finished, Log, Submitted, WarmedUp
 from virtqual.session.session import NODE_STATES, Failure, Kind
-from virtqual.verdict.pairs import SIDES
+from virtqual.verdict.pairs import Side
 
 #: Slurm's states of a job that did not end by itself, with the cause.
 ENDED_STATES = {
@@ -44,15 +44,20 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
     """Appends to the log of each measuring case, and reports progress to virtqual.
 
     `log_of` returns the log that a task belongs to, or None for a task that is no measurement; `total` is the
-    number of cases.
+    number of cases. On the sides that `worked`, runs of the session have ended well before.
     """
 
-    def __init__(self, log_of: Callable[[Any], Log | None], total: int = 0) -> None:
+    def __init__(
+        self, log_of: Callable[[Any], Log | None], total: int = 0, worked: Collection[Side] = ()
+    ) -> None:
         self._log_of, self._total, self._ended = log_of, total, 0
         #: Cases that left nothing, and whether the log has the reason.
         self._failed: dict[tuple[str, str], bool] = {}
-        #: How many runs of each check have failed, of the sides on which no run has ended well.
-        self._first_failures = {side: Counter[str]() for side in SIDES}
+        #: How many runs of each check have failed, by the stack and the side on which they ran.
+        self._failures: dict[tuple[str, Side], Counter[str]] = defaultdict(Counter)
+        #: The stacks and sides on which a run has ended well.
+        self._working: set[tuple[str, Side]] = set()
+        self._worked = frozenset(worked)
 
     def on_task_setup(self, task: Any) -> None:
         """Report that a case begins."""
@@ -70,7 +75,7 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
         check = task.check
         log = self._log_of(task)
         if log:
-            self._first_failures.pop(check.slot.side, None)
+            self._working.add((task.testcase.environ.name, check.slot.side))
         if log and check.slot.warm_up:
             log.append(WarmedUp(job=str(check.job.jobid), case=check.display_name))
         elif log:
@@ -87,18 +92,21 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
         failure = failure_of(task)
         log.append(Failed(failure=failure))
         self._report("fail", task, failure.reason)
-        self._give_up_if_nothing_works(failure, task.check.rotation.places)
+        self._give_up_if_nothing_works(task, failure)
 
-    def _give_up_if_nothing_works(self, failure: Failure, places: int) -> None:
+    def _give_up_if_nothing_works(self, task: Any, failure: Failure) -> None:
         """End ReFrame, as its ``--maxfail`` does, if the first runs of several checks have failed on a side.
 
-        A check counts if it failed on two of its places, since a single broken node fails every check.
+        A check counts if it failed on two of its places, since a single broken node fails every check. A
+        result that is refused does not count: its program has run.
         """
-        counts = self._first_failures.get(failure.side)
-        if counts is None or failure.node_lost:
+        place = task.testcase.environ.name, failure.side
+        has_run = failure.kind in ("refused", "reference")
+        if has_run or failure.node_lost or failure.side in self._worked or place in self._working:
             return
-        counts[failure.check] += 1
-        if sum(count >= min(places, 2) for count in counts.values()) >= MAX_FAILED_CHECKS:
+        self._failures[place][failure.check] += 1
+        needed = min(task.check.rotation.places, 2)
+        if sum(count >= needed for count in self._failures[place].values()) >= MAX_FAILED_CHECKS:
             raise FailureLimitError(
                 f"no run has ended well on {failure.partition}, and {MAX_FAILED_CHECKS} checks failed there"
             )

@@ -65,11 +65,12 @@ def admit(
     refused += [*other_software(runs), *other_answers(runs), *other_inputs(runs)]
     transport_findings = check_transport(runs, policy, hypervisor_class, rdma_sides)
     # perftest needs no MPI.
-    mpi_checks = dict.fromkeys(
-        run.check for run in runs if len(run.nodes) > 1 and any("mpi" in node.says for node in run.software)
-    )
-    reasons = refusals(transport_findings.values())
-    refused += [(check, reason) for check in mpi_checks for reason in reasons]
+    mpi_runs = [
+        run for run in runs if len(run.nodes) > 1 and any("mpi" in node.says for node in run.software)
+    ]
+    for side, finding in transport_findings.items():
+        checks = dict.fromkeys(run.check for run in mpi_runs if run.side == side)
+        refused += [(check, reason) for check in checks for reason in refusals([finding])]
     all_findings = rank([*findings, *run_findings, *transport_findings.values()])
     return Admitted(checked_runs, _collect([*refused, *failed]), tuple(all_findings))
 

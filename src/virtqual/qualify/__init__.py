@@ -71,7 +71,9 @@ def _measure(job: Qualification) -> Session:
             _cancel_jobs(job)
             thread.join()
     with _signals_ignored():
-        lost = job.watch.lost if job.watch.stop.is_set() or job.broken else {}
+        # Preflight may have ended the round.
+        is_stopped = job.watch.stop.is_set() and not find_refusals(job.log.session())
+        lost = job.watch.lost if is_stopped or job.broken else {}
         return conclude_session(
             job.log,
             job.earlier,

@@ -125,8 +125,10 @@ def run_session(runner: Any, run_cases: RunCases, testcases: list[Any], restored
     if directory := os.environ.get(SESSION_VARIABLE):
         log = Log(Path(directory))
         _stage_in(log.directory.name)
-        repetitions.take_over(log.session())
-        recorder = Recorder(lambda task: log if measures(task.testcase) else None, len(testcases))
+        session = log.session()
+        repetitions.take_over(session)
+        worked = {run.side for run in session.runs}
+        recorder = Recorder(lambda task: log if measures(task.testcase) else None, len(testcases), worked)
         runner.policy.task_listeners.insert(0, recorder)
         return run_cases(testcases)
     if os.environ.get(PIPELINE) and not verdicts:

@@ -74,7 +74,7 @@ def plan_next_rounds(job: Qualification, session: Session, judged: Judged) -> li
         else:
             first = math.ceil(need.first / rotation.width)
             last = _find_last_turn(first, need.last - need.first + 1, rotation)
-            # The judge counts rounds of a rotation, which are turns (`Question.next_pairs`).
+            # The judge counts rounds of a rotation, which are turns.
             if last >= job.request.max_pairs * 2:
                 left_out[check] = "too many of its pairs do not count"
                 continue

@@ -56,14 +56,16 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
 def _follow(job: Qualification) -> Callable[[CaseEvent], None]:
     """Return a function that shows the events of a round, and ends the round if preflight refuses all.
 
-    Preflight is asked whenever as many runs have ended as a turn has: it names nodes only beside others.
+    Preflight is asked after as many runs as a turn has, since it names nodes only beside others, and again
+    after 2, 4, 8 ... times as many.
     """
     runs, runs_of_turn = count(1), 2 * job.rotation(1).places
 
     def follow(event: CaseEvent) -> None:
         job.screen.event(event)
         is_run = event.kind == "ok" and event.side is not None and not event.warm_up
-        if is_run and next(runs) % runs_of_turn == 0 and not job.watch.stop.is_set():
+        turns, rest = divmod(next(runs) if is_run else 0, runs_of_turn)
+        if rest == 0 and turns.bit_count() == 1 and not job.watch.stop.is_set():
             for reason in find_refusals(job.log.session())[:1]:
                 job.screen.note(f"The session ends, since none of its runs may be judged: {reason}")
                 job.watch.stop.set()

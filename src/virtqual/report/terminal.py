@@ -155,9 +155,9 @@ class Terminal:
         if any(verdict.outcome is Outcome.WITHIN for verdict in verdicts):
             note += " WITHIN is below budget + margin."
         if any(verdict.points for verdict in verdicts):
-            note += " Of a curve: mean over all its sizes."
+            note += " A curve's row is the mean over its sizes."
         if any(verdict.points and verdict.findings for verdict in verdicts):
-            note += " Below: only its sizes over budget."
+            note += " The lines below name the sizes that are over."
         self._dim(note)
         for verdict in verdicts:
             if verdict.outcome not in (Outcome.WITHIN, Outcome.BASELINE):

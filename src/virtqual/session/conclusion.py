@@ -92,7 +92,9 @@ def describe_failures(failures: Iterable[Failure]) -> list[str]:
     """Return which cases left no run, and why; reasons that differ only in numbers stand together."""
     alike: dict[tuple[str, str], list[Failure]] = defaultdict(list)
     for failure in failures:
-        alike[failure.partition, re.sub(r"\d[\d.]*", "N", failure.reason)].append(failure)
+        alike[failure.partition, re.sub(r"(?<!exit code )(?<![\d.])\d[\d.]*", "N", failure.reason)].append(
+            failure
+        )
     return [
         f"{list_names([failure.case for failure in group], 1)} on {partition}: {group[0].reason}"
         for (partition, _), group in alike.items()

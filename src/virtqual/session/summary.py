@@ -22,7 +22,7 @@ from virtqual.files import reading
 from virtqual.files.records import write_record
 from virtqual.session.facts import facts
 from virtqual.session.log import Log
-from virtqual.session.session import OPEN_OUTCOMES, Request, Session
+from virtqual.session.session import Request, Session
 from virtqual.session.store import MAX_CLOCK_ERROR, find, ids, load
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.pairs import Side
@@ -241,7 +241,8 @@ def find_for(name: str, sessions: Path, system: str, compared: Request | None = 
         if not isinstance(session, Summary) or session.system != system:
             continue
         if compared is None:
-            counts = session.runs or session.outcome in OPEN_OUTCOMES
+            # One that was killed before it had a run is left out.
+            counts = session.runs or session.outcome in ("BROKEN", "INTERRUPTED")
         else:
             counts = session.runs and session.covers(compared)
         if counts:

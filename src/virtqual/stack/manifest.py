@@ -49,7 +49,7 @@ class Program(BaseModel):
     origin: str  # the package or person that installed it, for people
     path: Path
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    libraries: dict[str, str] = {}  # checksums of its shared libraries, and those of its data, by path
+    libraries: dict[str, str] = {}  # checksums by path, also of libraries of its other programs
     features: tuple[str, ...]
     mpi: str | None = None  # name and version of its MPI library
     launch: tuple[str, ...] = ()  # options of srun that its MPI library needs

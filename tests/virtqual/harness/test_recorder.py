@@ -82,10 +82,10 @@ def test_the_signal_that_killed_a_program_is_named(code, reason):
     assert (failure.kind, failure.reason) == ("failed", f"job exited with {reason}")
 
 
-def fail(recorder, checks, places, state="COMPLETED"):
+def fail(recorder, checks, places, state="COMPLETED", exitcode=1):
     """Report a failed run of each check, whose runs rotate among so many places."""
     for check in checks:
-        failed = task(check, SanityError("no such file"), exitcode=1)
+        failed = task(check, SanityError("no such file"), exitcode=exitcode)
         failed.check.rotation, failed.check.job.state = Rotation(places, places), state
         recorder.on_task_failure(failed)
 
@@ -99,13 +99,19 @@ def test_reframe_ends_once_three_checks_have_failed_on_a_side(recorded, checks, 
     assert len(events) == len(checks)
 
 
-@pytest.mark.parametrize("case", ["two checks", "one node", "a lost node", "one works"])
+@pytest.mark.parametrize(
+    "case", ["two checks", "one node", "a lost node", "one works", "one has worked", "results are refused"]
+)
 def test_reframe_goes_on_if_something_may_work(recorded, case):
-    recorder, _ = recorded
+    recorder, events = recorded
+    if case == "one has worked":
+        recorder = Recorder(lambda task: SimpleNamespace(append=events.append), worked={"virtual"})
     if case == "one works":
         works = task("works", None)
         works.check.slot.warm_up = True
         recorder.on_task_success(works)
     checks = {"two checks": "aabb", "one node": "abcdef"}.get(case, "abc")
     state = "NODE_FAIL" if case == "a lost node" else "COMPLETED"
-    fail(recorder, checks, 8 if case == "one node" else 1, state)
+    places, exitcode = 8 if case == "one node" else 1, 0 if case == "results are refused" else 1
+    fail(recorder, checks, places, state, exitcode)
+    assert len(events) >= len(checks)

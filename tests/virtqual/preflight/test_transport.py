@@ -66,3 +66,11 @@ def test_checks_of_mpi_between_nodes_are_refused(native, virtual, side):
 )
 def test_rdma_and_partitions_without_it_are_not_refused(runs, features):
     assert find_refused(runs, features) == {}
+
+
+def test_one_native_node_beside_several_vms_has_no_messages_that_are_refused():
+    runs = make_runs(TCP, RDMA)
+    native, virtual = (r for r in runs if r.check == "lammps_scaling")
+    shares = (native.model_copy(update={"nodes": ("a",)}), virtual)
+    runs += [r.model_copy(update={"check": "namd_water_vms"}) for r in shares]
+    assert find_refused(runs).keys() == {"osu_nodes", "lammps_scaling"}
