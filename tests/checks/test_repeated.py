@@ -55,13 +55,16 @@ def test_a_coarse_clock_is_seen_in_the_warm_ups_and_takes_more_starts(site):
 
 
 def test_later_rounds_repeat_as_the_first_one(site):
-    done = site.qualify("-n", "lj", "--pairs", "2", "--max-pairs", "4", **COARSE)
+    # Slower than the budget, so that a second round follows. A start takes as long as it says.
+    site.fault("slow.cloud", "1.1")
+    seconds = {"FAKE_SECONDS": "0.5", "FAKE_RUN_SECONDS": "2"}
+    done = site.qualify("-n", "lj", "--pairs", "2", "--max-pairs", "4", **seconds)
     assert done.returncode in (0, 1, 3, 4), outcome(done)
     session = site.session()
     assert len(session["rounds"]) > 1, session["rounds"]
     assert max(run["pair"] for run in session["runs"]) >= 2
     (number,) = starts(site)
-    assert number >= 4
+    assert number >= 2
 
 
 @pytest.mark.parametrize(
