@@ -105,9 +105,7 @@ def forecast(request: Request) -> Forecast:
     looks, turns = plan.look_schedule(request, chosen)
     warm_ups = 1 + len(looks) if system.virtual.recreate_vms else 1  # of new VMs about once a look
     durations = plan.Durations(
-        plan.recall_seconds(request.system),
-        {entry.case: entry.nodes for entry in planned},
-        plan.assume_seconds(system),
+        plan.recall_seconds(request.system), {e.case: e.nodes for e in planned}, plan.assume_seconds(system)
     )
     total_nodes = sum(map(len, rotated.values())) or system.native.nodes + system.virtual.nodes
     return Forecast(
