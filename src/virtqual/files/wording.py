@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -12,8 +13,8 @@ from pydantic import BaseModel, ValidationError
 
 Key = tuple[str | int, ...]
 
-#: Units of durations in s, each with the longest duration that is shown in it.
-UNITS_S = {"s": (1, 120.0), "min": (60, 7200.0), "h": (3600, float("inf"))}
+# Units of durations in s, each with the longest duration that is shown in it.
+_UNITS_S = {"s": (1, 120.0), "min": (60, 7200.0), "h": (3600, float("inf"))}
 
 # Phrases about wrong values, by pydantic's type of mistake.
 _PHRASES = {
@@ -80,9 +81,20 @@ def pluralize(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def mask_numbers(text: str) -> str:
+    """Return a text with N for each number, to find texts that differ in numbers only; exit codes stay.
+
+    Examples
+    --------
+    >>> mask_numbers("job 12 took 1.5 s: exit code 137")
+    'job N took N s: exit code 137'
+    """
+    return re.sub(r"(?<!exit code )(?<![\d.])\d[\d.]*", "N", text)
+
+
 def format_time(seconds: Range) -> str:
     """Return such as ``20 to 50 min`` or ``1.5 h``."""
-    name, unit = next((name, unit) for name, (unit, most) in UNITS_S.items() if seconds.high < most)
+    name, unit = next((name, unit) for name, (unit, most) in _UNITS_S.items() if seconds.high < most)
     return f"{format_range(seconds, unit)} {name}"
 
 

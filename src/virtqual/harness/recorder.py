@@ -10,7 +10,7 @@ import re
 import signal
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from reframe.core.exceptions import FailureLimitError, PerformanceError, SanityError
@@ -44,20 +44,18 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
     """Appends to the log of each measuring case, and reports progress to virtqual.
 
     `log_of` returns the log that a task belongs to, or None for a task that is no measurement; `total` is the
-    number of cases. On the sides that `worked`, runs of the session have ended well before.
+    number of cases. `working` has the stacks and sides on which runs of the session have ended well.
     """
 
     def __init__(
-        self, log_of: Callable[[Any], Log | None], total: int = 0, worked: Collection[Side] = ()
+        self, log_of: Callable[[Any], Log | None], total: int = 0, working: Iterable[tuple[str, Side]] = ()
     ) -> None:
         self._log_of, self._total, self._ended = log_of, total, 0
         #: Cases that left nothing, and whether the log has the reason.
         self._failed: dict[tuple[str, str], bool] = {}
         #: How many runs of each check have failed, by the stack and the side on which they ran.
         self._failures: dict[tuple[str, Side], Counter[str]] = defaultdict(Counter)
-        #: The stacks and sides on which a run has ended well.
-        self._working: set[tuple[str, Side]] = set()
-        self._worked = frozenset(worked)
+        self._working = set(working)
 
     def on_task_setup(self, task: Any) -> None:
         """Report that a case begins."""
@@ -102,7 +100,7 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
         """
         place = task.testcase.environ.name, failure.side
         has_run = failure.kind in ("refused", "reference")
-        if has_run or failure.node_lost or failure.side in self._worked or place in self._working:
+        if has_run or failure.node_lost or place in self._working:
             return
         self._failures[place][failure.check] += 1
         needed = min(task.check.rotation.places, 2)

@@ -127,8 +127,8 @@ def run_session(runner: Any, run_cases: RunCases, testcases: list[Any], restored
         _stage_in(log.directory.name)
         session = log.session()
         repetitions.take_over(session)
-        worked = {run.side for run in session.runs}
-        recorder = Recorder(lambda task: log if measures(task.testcase) else None, len(testcases), worked)
+        working = {(run.stack, run.side) for run in session.runs}
+        recorder = Recorder(lambda task: log if measures(task.testcase) else None, len(testcases), working)
         runner.policy.task_listeners.insert(0, recorder)
         return run_cases(testcases)
     if os.environ.get(PIPELINE) and not verdicts:

@@ -63,12 +63,14 @@ def _follow(job: Qualification) -> Callable[[CaseEvent], None]:
 
     def follow(event: CaseEvent) -> None:
         job.screen.event(event)
-        is_run = event.kind == "ok" and event.side is not None and not event.warm_up
-        turns, rest = divmod(next(runs) if is_run else 0, runs_of_turn)
-        if rest == 0 and turns.bit_count() == 1 and not job.watch.stop.is_set():
-            for reason in find_refusals(job.log.session())[:1]:
-                job.screen.note(f"The session ends, since none of its runs may be judged: {reason}")
-                job.watch.stop.set()
+        if event.kind != "ok" or event.side is None or event.warm_up:
+            return
+        turns, rest = divmod(next(runs), runs_of_turn)
+        if rest or turns.bit_count() != 1 or job.watch.stop.is_set():
+            return
+        if reasons := find_refusals(job.log.session()):
+            job.screen.note(f"The session ends, since none of its runs may be judged: {reasons[0]}")
+            job.watch.stop.set()
 
     return follow
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from virtqual.errors import INTERRUPTED, InfrastructureError, RefusedError
-from virtqual.files.wording import list_names, pluralize
+from virtqual.files.wording import list_names, mask_numbers, pluralize
 from virtqual.references import CheckSet, project_references
 from virtqual.session.judge import Judged
 from virtqual.session.session import UNJUDGED_ANSWERS, Failure, Session
@@ -92,9 +91,7 @@ def describe_failures(failures: Iterable[Failure]) -> list[str]:
     """Return which cases left no run, and why; reasons that differ only in numbers stand together."""
     alike: dict[tuple[str, str], list[Failure]] = defaultdict(list)
     for failure in failures:
-        alike[failure.partition, re.sub(r"(?<!exit code )(?<![\d.])\d[\d.]*", "N", failure.reason)].append(
-            failure
-        )
+        alike[failure.partition, mask_numbers(failure.reason)].append(failure)
     return [
         f"{list_names([failure.case for failure in group], 1)} on {partition}: {group[0].reason}"
         for (partition, _), group in alike.items()

@@ -73,7 +73,7 @@ class Program(BaseModel):
         return cls(
             path=path,
             sha256=compute_sha256(path),
-            libraries={str(library): compute_sha256(library) for library in libraries},
+            libraries={str(library): compute_sha256(library) for library in dict.fromkeys(libraries)},
             data=dict(data),
             sums={name: checksum(file) for name, file in data.items()},
             **fields,

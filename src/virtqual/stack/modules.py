@@ -140,7 +140,8 @@ def _describe_program(name: str, entry: ProgramEntry, mpi: MpiLibrary | None) ->
             raise ProgramError(
                 f"{file} is missing, which its checks read. State its path as `data: {{{key}: PATH}}`"
             )
-    if not _uses_mpi(path, find_libraries([path], variables), mpi):
+    libraries = find_libraries([path], variables)
+    if not _uses_mpi(path, libraries, mpi):
         mpi = None
     needs = load_recipe("programs.yaml")["mpi"].get(mpi.name, {}) if mpi else {}
     # Modules set the variables that name directories.
@@ -151,7 +152,7 @@ def _describe_program(name: str, entry: ProgramEntry, mpi: MpiLibrary | None) ->
     launch = needs.get("launch", ()) if mpi is None or mpi.srun is None else mpi.srun
     return Program.from_files(
         path,
-        libraries=find_libraries([path, *data.values()], variables),
+        libraries=[*libraries, *find_libraries(data.values(), variables)],
         data=data,
         name=name,
         version=entry.version or _ask_version(path, recipe, variables),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from virtqual.files.wording import mask_numbers
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.case import Case
 from virtqual.verdict.metric import Metric
@@ -96,7 +96,7 @@ def left_out(series: Series) -> tuple[str, ...]:
     for pair in series.pairs:
         if pair.invalid:
             reason = "; ".join(pair.invalid)
-            groups.setdefault(re.sub(r"\d[\d.]*", "N", reason), []).append((pair.number, reason))
+            groups.setdefault(mask_numbers(reason), []).append((pair.number, reason))
     texts = []
     for pairs in groups.values():
         first, reason = pairs[0]

@@ -105,7 +105,9 @@ def test_reframe_ends_once_three_checks_have_failed_on_a_side(recorded, checks, 
 def test_reframe_goes_on_if_something_may_work(recorded, case):
     recorder, events = recorded
     if case == "one has worked":
-        recorder = Recorder(lambda task: SimpleNamespace(append=events.append), worked={"virtual"})
+        recorder = Recorder(
+            lambda task: SimpleNamespace(append=events.append), working={("stack", "virtual")}
+        )
     if case == "one works":
         works = task("works", None)
         works.check.slot.warm_up = True
