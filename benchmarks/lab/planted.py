@@ -87,6 +87,19 @@ def stop_guests(share: float) -> Fault:
     )
 
 
+def stall_guests(seconds: float, interval: float) -> Fault:
+    """Stop the guests for some seconds, once in each `interval`."""
+    signal = "kill -{} $(cat vm.pid)"
+    loop = (
+        f"while [ -e stalling ]; do sleep {interval - seconds}; {signal.format('STOP')}; "
+        f"sleep {seconds}; {signal.format('CONT')}; done"
+    )
+    return plant_on_hosts(
+        f"cd /run/vcluster; touch stalling; ({loop}) > /dev/null 2>&1 &",
+        "rm -f /run/vcluster/stalling",
+    )
+
+
 def stop_guests_in_some_runs(period: int, share: float) -> Fault:
     """Stop the guests for a share of their time during one of `period` runs."""
 

@@ -104,19 +104,25 @@ def begin_line(experiment: Experiment, number: int) -> dict[str, object]:
     }
 
 
+def expand_options(experiment: Experiment) -> list[list[str]]:
+    """Return the options of ``vcluster up`` and ``virtqual qualify`` with their variables."""
+    return [[os.path.expandvars(option) for option in part] for part in (experiment.up, experiment.qualify)]
+
+
 def run_session(experiment: Experiment, number: int) -> dict[str, object]:
     """Run one session on a cluster of its own; return its line."""
     line, noise = begin_line(experiment, number), measure_noise()
     subprocess.run(["vcluster", "down"], check=True, capture_output=True)
     began = time.monotonic()
-    subprocess.run(["vcluster", "up", *map(os.path.expandvars, experiment.up)], check=True)
+    up, qualify = expand_options(experiment)
+    subprocess.run(["vcluster", "up", *up], check=True)
     booted = time.monotonic() - began
     before = set(paths.make(paths.sessions()).iterdir())
     label = f"{experiment.name} {number}"
     fault, *arguments = experiment.fault or [None]
     with planted.run_fault(getattr(planted, fault)(*arguments)) if fault else nullcontext():
         done = subprocess.run(
-            ["virtqual", "qualify", "--system", "vcluster", "--label", label, *experiment.qualify],
+            ["virtqual", "qualify", "--system", "vcluster", "--label", label, *qualify],
             check=False,
         )
     subprocess.run(["vcluster", "down"], check=True, capture_output=True)
@@ -255,7 +261,7 @@ def run_experiments(experiments: Sequence[Experiment], out: Path) -> None:
     for line in run_tests([e for e in experiments if e.test and not is_done(e, 1)]):
         append(line)
     # An experiment is left out if a variable of its options is not set.
-    runnable = [e for e in experiments if not e.test and "$" not in os.path.expandvars(" ".join(e.up))]
+    runnable = [e for e in experiments if not e.test and "$" not in str(expand_options(e))]
     for number in range(1, max((experiment.sessions for experiment in runnable), default=0) + 1):
         for experiment in runnable:
             if number <= experiment.sessions and not is_done(experiment, number):
