@@ -17,13 +17,13 @@ LOAD_SECONDS = {"small": 12, "standard": 32}
 
 @overhead.simple_test
 class db_pgbench(Offered):
-    """A server of the run's own and its client on one node, on cores of their own if there are several."""
+    """A server of the run's own, and its client."""
 
     descr = "PostgreSQL at shares of its native peak"
     feature = "postgresql"
     storage = parameter(["memory", "disk"], loggable=True)
     quick = {"load": ("quarter",), "storage": ("memory",)}
-    scripts = ("postgres.sh", "pgbench.sh")
+    scripts = ("postgres.sh", "apart.sh", "pgbench.sh")
     tags = {"service", "quick", "full"}
 
     @classmethod
@@ -45,7 +45,7 @@ class db_pgbench(Offered):
         for share, rate in self.choose_rates().items():
             self.load_seconds[share] = LOAD_SECONDS[scale]
             loads.append(f"{share}:{LOAD_SECONDS[scale]}:{rate:.6g}")
-        sizes = map(str, (self.tables, self.connections, self.client_cores, self.seed))
+        sizes = map(str, (self.tables, self.connections, self.nodes, self.client_cores, self.seed))
         self.env_vars["VIRTQUAL_WITHIN"] = "./pgbench.sh"
         self.executable_opts = [place, *sizes, *loads]
 

@@ -39,6 +39,11 @@ class Offered(Measurement):
             return super().explain_unfit(case) or reason
         return super().explain_unfit(case)
 
+    @classmethod
+    def nodes_of(cls, case):
+        """Return two if each side has several: the second one is the client's."""
+        return min(2, counts.nodes())
+
     @property
     def measures_peak(self):
         """Return whether this run measures the peak."""
@@ -50,13 +55,17 @@ class Offered(Measurement):
         return self.slot.pair + 1
 
     def divide_cores(self):
-        """Give cores of their own to server and client, if there are several."""
-        self.num_cpus_per_task = min(self.cores, MAX_CORES)
-        self.client_cores = self.num_cpus_per_task // 2
-        self.server_cores = self.num_cpus_per_task - self.client_cores
+        """Give the client a node of its own if there are two, else cores of its own if there are several."""
+        self.start_tasks(1)
+        self.num_cpus_per_task = self.server_cores = self.client_cores = min(self.cores, MAX_CORES)
+        if self.nodes == 1:
+            self.client_cores //= 2
+            self.server_cores -= self.client_cores
 
     def describe(self, setting):
-        """Return a setting, with the place of the client if that is the server's."""
+        """Return a setting with the place of the client."""
+        if self.nodes > 1:
+            return f"{setting}, client on another node"
         return setting if self.client_cores else f"{setting}, client on the server's core"
 
     def choose_rates(self):

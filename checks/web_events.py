@@ -30,7 +30,7 @@ class web_events(Offered):
     feature = "web-events"
     load = parameter(["all"], loggable=True)
     quick = {}
-    scripts = ("postgres.sh", "web_events.sh", "web_load.py")
+    scripts = ("postgres.sh", "apart.sh", "web_events.sh", "web_load.py")
     tags = {"service", "esx41", "full"}
 
     @classmethod
@@ -50,7 +50,7 @@ class web_events(Offered):
         return super().explain_unfit(case)
 
     def arrange(self):
-        """Divide the cores between server and client."""
+        """Give nodes or cores to server and client."""
         scale = self.partition_extras["scale"]
         self.divide_cores()
         self.rates = {"peak": 0, **{f"load{share}": rate for share, rate in self.choose_rates().items()}}
@@ -58,7 +58,7 @@ class web_events(Offered):
         java = ",".join([*JAVA[scale], f"-XX:ActiveProcessorCount={self.server_cores}"])
         postgres = self.current_environ.extras["programs"][DATABASE]["path"]
         loads = [f"{name}:{LOAD_SECONDS[scale]}:{rate:.6g}" for name, rate in self.rates.items()]
-        sizes = map(str, (self.client_cores, self.seed, WINDOW_SECONDS[scale]))
+        sizes = map(str, (self.nodes, self.client_cores, self.seed, WINDOW_SECONDS[scale]))
         self.executable_opts = [java, str(postgres), sys.executable, *sizes, *loads]
 
     def read(self):

@@ -145,6 +145,20 @@ def test_both_sides_of_a_database_get_the_same_rates_which_are_shares_of_the_nat
     assert "db_on_time, memory, " in report
 
 
+def test_the_client_of_a_database_is_on_another_node_if_each_side_has_two(served):
+    line = ("-n", "^db_pgbench.*load=quarter.*memory", "-S", "scope=full")
+    served.report("steal", "foreign-load", "node-clock")
+    done = served.reframe(*line, checks="db_pgbench.py", FAKE_NODES="2", VIRTQUAL_PAIRS="0:1")
+    assert re.search(r"db_p50@memory, \d+ connections, client on another node", done.stdout), outcome(done)
+    assert {tuple(run["nodes"]) for run in served.session()["runs"]} == {
+        ("bare-1", "bare-2"),
+        ("cloud-1", "cloud-2"),
+    }
+    served.fault("fault.start.cloud")
+    done = served.reframe(*line, checks="db_pgbench.py", FAKE_NODES="2", VIRTQUAL_PAIRS="0:0", code=1)
+    assert "PostgreSQL: the start of the server failed" in " ".join(outcome(done).split()), outcome(done)
+
+
 def test_vms_of_which_only_the_change_is_judged_are_offered_no_share_of_a_native_peak(equipped):
     line = ("reframe", "-c", f"{CHECKS[1]}/db_pgbench.py", *CHECKS[2:], "-L")
     listed = equipped.run(*line, FAKE_EMULATED="1")
@@ -175,11 +189,12 @@ def test_a_database_that_does_not_start_and_a_peak_that_is_not_known_are_named(s
 
 @pytest.fixture
 def asked(served):
-    """The site with a stand-in for the client of the web application, which takes its place on its cores."""
+    """The site with a stand-in for the client of the web application."""
     served.report("steal", "foreign-load", "node-clock")
-    client = f'*" web_load.py "*) shift 4; exec {sys.executable} {FAKE}/web_load "$@" ;;'
-    taskset = shutil.which("taskset")
-    served.stand_in("taskset", f'#!/bin/sh\ncase "$*" in {client} esac\nexec {taskset} "$@"\n')
+    client = f"until [ $1 = web_load.py ]; do shift; done; shift; exec {sys.executable} {FAKE}/web_load"
+    for name in ("taskset", "env"):
+        line = f'case "$*" in *" web_load.py "*) {client} "$@" ;; esac\nexec {shutil.which(name)} "$@"\n'
+        served.stand_in(name, f"#!/bin/sh\n{line}")
     return served
 
 
@@ -191,6 +206,12 @@ def test_a_web_application_is_judged_by_its_peak_and_its_response_times_at_share
     assert re.search(r"OVER web_p50@.* at 75 % of the native peak", done.stdout), outcome(done)
     judged = {v["metric"]: [point["size"] for point in v["points"]] for v in asked.session()["verdicts"]}
     assert judged == {"web_throughput": [], "web_p50": [25, 50, 75], "web_p99": [25, 50]}
+
+
+def test_the_client_of_a_web_application_is_on_another_node_if_each_side_has_two(asked):
+    line = ("-n", "^web_events", "-S", "scope=full")
+    done = asked.reframe(*line, checks="web_events.py", FAKE_NODES="2", VIRTQUAL_PAIRS="0:1")
+    assert re.search(r"web_p50@Java 17.0.15, \d+ cores?, client on another node", done.stdout), outcome(done)
 
 
 @pytest.mark.skipif(os.cpu_count() == 1, reason="on one CPU the client has no cores of its own")

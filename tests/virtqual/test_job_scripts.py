@@ -277,7 +277,8 @@ def test_the_cause_of_a_failed_database_is_named_and_not_what_followed_from_it(t
 
 
 @pytest.mark.slow
-def test_a_real_database_that_is_stopped_shows_in_the_p99_of_its_client_and_leaves_nothing(tmp_path):
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_real_database_that_is_stopped_shows_in_the_p99_of_its_client_and_leaves_nothing(tmp_path, nodes):
     """The server stops for 2 s in 20: at 100 a second one transaction in ten waits for it."""
     servers = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
     if not servers:
@@ -285,11 +286,16 @@ def test_a_real_database_that_is_stopped_shows_in_the_p99_of_its_client_and_leav
     # The server's user cannot enter the directories of tests.
     place = Path(tempfile.mkdtemp(dir="/dev/shm"))
     place.chmod(0o755)
-    for name in ("postgres.sh", "pgbench.sh"):
+    for name in ("postgres.sh", "apart.sh", "pgbench.sh"):
         shutil.copy(SCRIPTS / name, tmp_path)
-    line = ["./pgbench.sh", servers[0], place, "1", "4", "0", "7", "peak:2:", "stall:22:100"]
-    with subprocess.Popen(line, cwd=tmp_path) as job:
+    line = ["./pgbench.sh", servers[0], place, "1", "4", str(nodes), "0", "7", "peak:2:", "stall:22:100"]
+    tasks = [
+        subprocess.Popen(line, cwd=tmp_path, env={**os.environ, "SLURM_PROCID": str(task)})
+        for task in range(nodes)
+    ]
+    with tasks[0], tasks[-1]:
         while not (tmp_path / "stall.out").exists():
+            assert tasks[-1].poll() is None
             time.sleep(0.1)
         time.sleep(10)
         (directory,) = place.iterdir()
@@ -299,7 +305,7 @@ def test_a_real_database_that_is_stopped_shows_in_the_p99_of_its_client_and_leav
             for process in (main, *map(int, children)):
                 os.kill(process, sign)
             time.sleep(seconds)
-    assert job.returncode == 0
+    assert [task.returncode for task in tasks] == [0] * nodes
     load = pgbench.parse((tmp_path / "stall.out").read_text()).offered
     assert load.p50 < 500
     assert 1500 < load.p99 < 3000

@@ -15,16 +15,10 @@ virtqual_postgres_failed() {
     virtqual_give_up "PostgreSQL: $1 failed: ${line:-$(cat "$directory"/*.log | tail -n 1)}"
 }
 
-# `virtqual_start_postgres POSTGRES PLACE SCALE CONNECTIONS COMMAND...` makes a database below PLACE, and starts the
-# server by COMMAND (`env`, `taskset -c 0-3`).  It sets `bin`, `directory`, where the socket is, and `as_user`: the
-# server refuses to run as root.
-virtqual_start_postgres() {
-    local postgres=$1 place=$2 scale=$3 connections=$4 free needed settings user=nobody
-    shift 4
-    bin=${postgres%/*} needed=$((128 + 64 * scale))
-    free=$(df -Pm "$place" | awk 'END { print $4 }')
-    [ "${free:-0}" -ge "$needed" ] ||
-        virtqual_give_up "PostgreSQL: $place has ${free:-no} MiB free, and $needed are needed. Free them, or choose other storage"
+# `virtqual_make_directory PLACE` makes the `directory` of this run there, and sets `as_user`, which runs a command in it:
+# the server refuses to run as root.
+virtqual_make_directory() {
+    local place=$1 user=nobody
     directory=$(mktemp -d "$place/virtqual-XXXXXX") || virtqual_give_up "PostgreSQL: no directory can be made in $place"
     trap virtqual_end_postgres EXIT
     as_user=(env -C "$directory")
@@ -34,10 +28,28 @@ virtqual_start_postgres() {
         "${as_user[@]}" test -x "$postgres" ||
             virtqual_give_up "PostgreSQL: $user cannot run $postgres. Let all users enter its directories"
     fi
+}
+
+# `virtqual_start_postgres PLACE SCALE CONNECTIONS COMMAND...` makes a database below PLACE, and starts the server
+# `$postgres` by COMMAND (`env`, `taskset -c 0-3`).  Its socket is in `directory`.  With `postgres_port` it has this port,
+# too, on this node alone; with `postgres_password` also for other nodes.
+virtqual_start_postgres() {
+    local place=$1 scale=$2 connections=$3 free needed settings options=() listen=127.0.0.1
+    shift 3
+    needed=$((128 + 64 * scale))
+    free=$(df -Pm "$place" | awk 'END { print $4 }')
+    [ "${free:-0}" -ge "$needed" ] ||
+        virtqual_give_up "PostgreSQL: $place has ${free:-no} MiB free, and $needed are needed. Free them, or choose other storage"
+    virtqual_make_directory "$place"
+    if [ -n "$postgres_password" ]; then
+        "${as_user[@]}" sh -c 'umask 077; cat > password' <<< "$postgres_password"
+        options=(--pwfile=password) listen='*'
+    fi
     "${as_user[@]}" "$bin/initdb" -D "$directory/data" -U virtqual --auth=trust --no-sync --locale=C --encoding=UTF8 \
-        > "$directory/initdb.log" 2>&1 || virtqual_postgres_failed initdb
-    # No port is used, unless `postgres_port` holds one.  What the server does by itself now and then would fall into some runs.
-    settings="-c listen_addresses=${postgres_port:+127.0.0.1} -p ${postgres_port:-5432} -k $directory -c max_connections=$((connections + 10)) -c shared_buffers=$((64 + 16 * scale))MB"
+        "${options[@]}" > "$directory/initdb.log" 2>&1 || virtqual_postgres_failed initdb
+    [ -z "$postgres_password" ] || "${as_user[@]}" sh -c 'cat >> data/pg_hba.conf' <<< "host all all all scram-sha-256"
+    # What the server does by itself now and then would fall into some runs.
+    settings="-c listen_addresses=${postgres_port:+$listen} -p ${postgres_port:-5432} -k $directory -c max_connections=$((connections + 10)) -c shared_buffers=$((64 + 16 * scale))MB"
     settings+=" -c max_wal_size=$((64 + 32 * scale))MB -c checkpoint_timeout=1h -c autovacuum=off -c jit=off"
     # Else it has files in /dev/shm, too, which would outlive a job that Slurm kills.
     settings+=" -c dynamic_shared_memory_type=mmap"

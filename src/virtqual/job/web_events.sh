@@ -1,19 +1,38 @@
 #!/bin/bash
 # Runs the application of web_events, its database and its client on the CPUs of this task, called by task.sh as
-# `web_events.sh PROGRAM JAVA POSTGRES PYTHON CLIENT_CORES SEED WINDOW LOAD...`.  JAVA has options of Java, with commas
-# between them.  load.out has what the client printed.
+# `web_events.sh PROGRAM JAVA POSTGRES PYTHON NODES CLIENT_CORES SEED WINDOW LOAD...`.  If NODES is 2, the first task has
+# application and database, and the second one is the client.  JAVA has options of Java, with commas between them.
+# load.out has what the client printed.
 . ./postgres.sh
-program=$1 postgres=$3 python=$4 client_cores=$5
+. ./apart.sh
+program=$1 postgres=$3 python=$4 nodes=$5 client_cores=$6 bin=${3%/*}
 IFS=, read -ra java <<< "$2"
-shift 5
+shift 6
 processes=$((client_cores > 0 ? client_cores : 1))
-virtqual_divide_cores "$client_cores"
+server=(env) client=(env) node=127.0.0.1 address=127.0.0.1
+
+run_client() {
+    "${client[@]}" "$python" web_load.py "$node" "$port" "$processes" "$@" > load.out 2> client.log ||
+        virtqual_give_up "web_events: the client failed: $(tail -n 1 client.log)"
+}
+
+if [ "$nodes" = 1 ]; then
+    virtqual_divide_cores "$client_cores"
+elif [ "$SLURM_PROCID" != 0 ]; then
+    trap ': > virtqual.client-ended' EXIT
+    virtqual_meet_server
+    run_client "$@"
+    exit 0
+else
+    read -r node < /proc/sys/kernel/hostname
+    address=0.0.0.0
+fi
 # JDBC needs a port: one that is free.
 postgres_port=$("$python" -c 'import socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])') ||
     virtqual_give_up "web_events: the Python $python does not run on this node. It must be there as on the login node"
-virtqual_start_postgres "$postgres" /dev/shm 4 32 "${server[@]}"
+virtqual_start_postgres /dev/shm 4 32 "${server[@]}"
 log=$directory/application.log
-"${server[@]}" "$program" "${java[@]}" -Dserver.address=127.0.0.1 -Dserver.port=0 \
+"${server[@]}" "$program" "${java[@]}" "-Dserver.address=$address" -Dserver.port=0 \
     "-Dspring.datasource.url=jdbc:postgresql://127.0.0.1:$postgres_port/postgres" > "$log" 2>&1 &
 application=$!
 trap '{ kill -KILL $application && wait $application; } 2> /dev/null; virtqual_end_postgres' EXIT
@@ -25,8 +44,7 @@ until port=$(sed -n 's/.*Tomcat started on port \([0-9]*\).*/\1/p' "$log"); [ -n
     fi
     sleep 0.1
 done
-"${client[@]}" "$python" web_load.py 127.0.0.1 "$port" "$processes" "$@" > load.out 2> "$directory/client.log" ||
-    virtqual_give_up "web_events: the client failed: $(tail -n 1 "$directory/client.log")"
+if [ "$nodes" = 1 ]; then run_client "$@"; else virtqual_serve node port; fi
 # The application would only say that it could not answer.
 ! grep -qE 'No space left|PANIC|FATAL' "$directory/server.log" || virtqual_postgres_failed "the database under load"
 exit 0
