@@ -10,7 +10,7 @@ from .base import Measurement
 
 #: About a millisecond of work on a current core; emulated cores are some twenty times slower.
 STEPS = {"small": 40_000, "standard": 700_000}
-PIECES = {"small": 1_000, "standard": 10_000}
+PIECES = {"small": 2_000, "standard": 10_000}
 MAX_ONE_IN = 100_000
 
 
