@@ -15,6 +15,7 @@ from scipy import stats
 
 from virtqual.errors import UsageError
 from virtqual.report.page import render_tables
+from virtqual.verdict.notation import MAX_SHOWN
 
 CONFIDENCE = 0.95
 SAME_BUILD = "same build"
@@ -203,8 +204,8 @@ def _count_errors(results: Sequence[Result]) -> Table:
                 "metrics OVER": f"{over} of {len(metrics)}",
                 "metrics WITHIN": f"{sum(metric['outcome'] == 'WITHIN' for metric in metrics)}",
                 "metrics by pairs": ", ".join(f"{count} after {n}" for n, count in sorted(pairs.items())),
-                "minutes": f"{min(minutes):.0f} to {max(minutes):.0f}",
-                "load": f"{min(load):.0f} to {max(load):.0f}" if load else "not recorded",
+                "minutes": _format_range(minutes, ".0f"),
+                "load": _format_range(load, ".0f") if load else "not recorded",
                 "ended by the cluster": sum(len(line.get("ended_by_the_cluster", ())) for line in lines),
             }
         )
@@ -232,6 +233,16 @@ def _find_metric(lines: Iterable[Line], name: str) -> list[Line]:
     return [metric for series, group in metrics if series.split("@")[0] == name for metric in group]
 
 
+def _format_range(values: Iterable[float], form: str = ".3g") -> str:
+    """Return the lowest and the highest value; one number if they look alike."""
+    ordered = sorted(values)
+    low, high = (
+        f"{value:{form}}" if value <= MAX_SHOWN else f"over {MAX_SHOWN}"
+        for value in (ordered[0], ordered[-1])
+    )
+    return low if low == high else f"{low} to {high}"
+
+
 def _list_margins(results: Sequence[Result]) -> Table:
     """Return how slow VMs of the same build are, how far from OVER, and how much its sessions differ."""
     same_build = [r for r in results if r.experiment.group == SAME_BUILD and not r.experiment.fault]
@@ -248,9 +259,9 @@ def _list_margins(results: Sequence[Result]) -> Table:
                 "metric": series.replace("@", ", "),
                 "sessions": len(metrics),
                 **_describe_last(metrics),
-                "times as slow": f"{math.exp(min(logs)):.3g} to {math.exp(max(logs)):.3g}",
-                "OVER from": f"{math.exp(min(over_from)):.3g} to {math.exp(max(over_from)):.3g}",
-                "pairs": f"{min(pairs)} to {max(pairs)}",
+                "times as slow": _format_range(map(math.exp, logs)),
+                "OVER from": _format_range(map(math.exp, over_from)),
+                "pairs": _format_range(pairs, "d"),
                 "SD of a pair": f"{statistics.median(spreads):.1%}",
                 "SD between sessions": "" if math.isnan(between) else f"{math.sqrt(between):.1%}",
             }
