@@ -166,7 +166,7 @@ def test_the_same_build_says_how_far_it_is_from_over_and_what_a_dose_should_show
     lines = [make_line(same, k, metrics={"fork_time@x": METRIC | {"log": log}}) for k, log in enumerate(logs)]
     made = tables.make_tables(tables.match_results([same, dose], [*lines, make_line(dose)]))
     # exp(0) to exp(0.2); exp(0.2); the variance 0.02 less that of four pairs of SD 5 %.
-    factors = ["1 to 1.22", "1.22 to 1.22", "4 to 4", "5.0%", "13.9%"]
+    factors = ["1 to 1.22", "1.22", "4", "5.0%", "13.9%"]
     assert made["margins"].rows == [["fork_time, x", "2", "4", "6", "us", "1.5, 2", *factors]]
     assert made["doses"].rows[0][4] == "1.38"
 
