@@ -63,6 +63,9 @@ class Offered(Measurement):
         if self.nodes == 1:
             self.client_cores //= 2
             self.server_cores -= self.client_cores
+        else:
+            # Server and client wait for each other.
+            self.job.launcher.options.append("--kill-on-bad-exit=1")
 
     def describe(self, setting):
         """Return a setting with the place of the client."""
