@@ -76,8 +76,6 @@ def describe_hardware(state, side):
     if state.hypervisor.accelerator == "tcg":
         # One start a run: repetitions on emulated processors would last half a minute.
         extras["run_seconds"] = 0
-    elif has_emulated_hosts(state):
-        extras["run_seconds"] = 1
     if partition.scratch:
         extras["scratch"] = str(partition.scratch)
     if partition.rdma:
