@@ -31,7 +31,7 @@ import tables
 from experiments import Experiment, load_experiments
 
 from virtqual import paths
-from virtqual.errors import INTERRUPTED, InfrastructureError, VirtqualError
+from virtqual.errors import INTERRUPTED, InfrastructureError, UsageError, VirtqualError
 from virtqual.files import execute
 from virtqual.files.records import write_file
 from virtqual.references import project_references
@@ -128,6 +128,8 @@ def run_session(experiment: Experiment, number: int) -> dict[str, object]:
     subprocess.run(["vcluster", "down"], check=True, capture_output=True)
     if done.returncode == INTERRUPTED:
         raise KeyboardInterrupt
+    if done.returncode == UsageError.exit_code and UsageError.exit_code not in experiment.exit_code:
+        raise UsageError(f"{experiment.name}: its options are refused, or its checks are not in the stack")
     line |= {
         "noise": noise(),
         "exit_code": done.returncode,
