@@ -156,6 +156,11 @@ class Runner:
         items = {item.nodeid: item for item in session.items}
         noticed: dict[Function, str | None] = {}
         caches = [part for part in gc.get_objects() if isinstance(part, functools._lru_cache_wrapper)]
+        # A test that fails in each fork would seem to notice each change.
+        by_time = sorted(items, key=lambda test: self.seconds[test])
+        unchanged = self.try_mutant(None, [items[test] for test in by_time], caches)
+        if unchanged["outcome"] != "survived":
+            raise pytest.UsageError(f"a fork without a change fails: {unchanged}")
         for mutant in self.mutants:
             if mutant.key not in self.done:
                 function = str(mutant.file), mutant.function
@@ -196,8 +201,10 @@ class Runner:
     def run(item: pytest.Item, following: pytest.Item | None) -> None:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
 
-    def try_mutant(self, mutant: Mutant, items: list[pytest.Item], caches: list[Any]) -> dict[str, Any]:
-        """Return whether a test notices a change, and which."""
+    def try_mutant(
+        self, mutant: Mutant | None, items: list[pytest.Item], caches: list[Any]
+    ) -> dict[str, Any]:
+        """Return whether a test notices a change, and which; None is no change."""
         if not items:
             return {"outcome": "no test"}
         reading, writing = os.pipe()
@@ -220,12 +227,13 @@ class Runner:
             text = outcomes.read()
         return json.loads(text) if text else {"outcome": "timeout" if timed_out else "killed"}
 
-    def become(self, mutant: Mutant, items: list[pytest.Item], caches: list[Any]) -> None:
+    def become(self, mutant: Mutant | None, items: list[pytest.Item], caches: list[Any]) -> None:
         null = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(null, descriptor)
-        self.functions[str(mutant.file), mutant.function].__code__ = mutant.compile()
-        if (str(mutant.file), mutant.function) in self.cached:
+        if mutant is not None:
+            self.functions[str(mutant.file), mutant.function].__code__ = mutant.compile()
+        if mutant is None or (str(mutant.file), mutant.function) in self.cached:
             for cache in caches:
                 cache.cache_clear()
         with tempfile.TemporaryDirectory() as directory:

@@ -8,6 +8,7 @@ import pytest
 
 from virtqual.files.datafile import DataError
 from virtqual.references import NoReferenceError, load_references
+from virtqual.references.published import find_claim_ids
 from virtqual.verdict.metric import UnknownMetricError
 from virtqual.verdict.pairs import Series
 
@@ -168,6 +169,8 @@ family: motion | family: notion | 4: budgets[0].family | did you mean motion
 family: motion, relative | relative | 4: budgets[0] | name either a `metric` or a `family`
 family: motion | family: motion, metric: speed | 4: budgets[0] | name either a `metric`
 unit: us | unit: ms | 5: budgets[1].absolute.unit | wrong unit 'ms': delay is in us
+{family: waiting, relative: 5%, absolute: {value: 0.1, unit: us} | {metric: delay, relative: 5%, absolute: {value: 0.1, unit: ms} | 5: budgets[1].absolute.unit | wrong unit 'ms': delay is in us
+relative: 0.05, margin: 0.05 | relative: 0, margin: 1 | 4: budgets[0].margin | impossible
 relative: 0.05, margin | relative: 0.96, margin | 4: budgets[0].relative | impossible
 budgets: | changes:\n  - {family: motion, relative: 0.96, margin: 0.02, reason: {policy: p}}\nbudgets: | 4: changes[0].relative | impossible
 relative: 0.05, margin | relative: 5 percent, margin | 4: budgets[0].relative | is no number
@@ -292,6 +295,8 @@ def test_what_a_class_asks_for_stands_in_one_file(tree):
         ("lammps %problem=lj", None),
         ("rdma_latency", "rdma"),
     ]
+    places = [(Path(file).name, line) for file, line in (entry.place for entry in asked.checks)]
+    assert places == [("q.yaml", 6), ("q.yaml", 7)]
     with pytest.raises(
         DataError, match=r"z.yaml:2: classes\[0\]: what class 'good' asks for stands already at"
     ):
@@ -307,6 +312,16 @@ def test_an_overhead_that_nobody_judges_needs_no_waiver(tree):
     says = r"waivers\[0\].gate: class 'good' judges changes only: no overhead needs a waiver"
     with pytest.raises(DataError, match=says):
         load_references(tree("budgets/good.yaml", "gate: overhead", "gate: change"))
+
+
+def test_each_waiver_is_read_for_itself(tree):
+    line = WAIVERS.splitlines(keepends=True)[-1]
+    other = line.replace("speed", "pace")
+    assert len(load_references(tree("waivers.yaml", line, line + other)).waivers) == 2
+    wrong = line.replace("speed", "sped") + other.replace("10%", "100%")
+    with pytest.raises(DataError) as error:
+        load_references(tree("waivers.yaml", line, wrong))
+    assert [problem.key for problem in error.value.problems] == ["waivers[0].metric", "waivers[1].up_to"]
 
 
 def test_an_expired_waiver_is_a_problem_with_file_and_line(tree):
@@ -327,9 +342,22 @@ def test_noise_may_be_stated_for_a_setting(tree):
     assert references.prior("speed").sigma == 0.02
 
 
-def test_missing_directories_are_reported(tmp_path):
+def test_missing_directories_are_reported(tmp_path, tree):
     with pytest.raises(DataError, match="metrics:1: is not a directory"):
         load_references(tmp_path)
+    directory = tree()
+    for name in ("budgets", "noise"):
+        (directory / name).rename(directory / f"no-{name}")
+    with pytest.raises(DataError, match=r"budgets:1: is not a directory\.\n.*noise:1: is not a directory"):
+        load_references(directory)
+
+
+def test_a_study_that_cannot_be_read_is_named_and_strange_bytes_hide_no_claim(tmp_path):
+    (tmp_path / "a.yaml").write_bytes(b"# \xff\n  - id: A1\n")
+    assert find_claim_ids(tmp_path) == {"A1"}
+    (tmp_path / "b.yaml").mkdir()
+    with pytest.raises(DataError, match=r"/b\.yaml:1: cannot be read: Is a directory\.$"):
+        find_claim_ids(tmp_path)
 
 
 # -- the project's own data --------------------------------------------------------------------------
@@ -436,7 +464,8 @@ def site(tmp_path):
 
 
 def test_an_entry_of_the_site_replaces_the_projects_about_the_same_and_all_others_hold(tree, site):
-    references = load_references(tree(), site(**SITE))
+    hosts = dedent(SITE["systems/here/hosts.yaml"]).replace("[b]", "[c]")
+    references = load_references(tree(**{"systems/here/hosts.yaml": hosts}), site(**SITE))
 
     def budget(metric, size=None):
         return references.budget(metric, "good").term(size).relative
@@ -448,7 +477,8 @@ def test_an_entry_of_the_site_replaces_the_projects_about_the_same_and_all_other
     assert [waiver.build for waiver in references.waivers] == ["b2"]
     asked = references.qualifications["good"]
     assert ([check.check for check in asked.checks], asked.is_of_site) == (["stream", "rdma_latency"], True)
-    assert references.host_bound(Series(references.metrics["speed"], "x"), "here", ["a"], ["b"]) == 0.01
+    speed = Series(references.metrics["speed"], "x")
+    assert [references.host_bound(speed, "here", ["a"], [name]) for name in "bcd"] == [0.01, 0.01, np.inf]
     alone = load_references(tree())
     assert (alone.budget("speed", "good").term(None).relative, alone.waivers[0].build) == (0.05, "b1")
     assert not alone.qualifications["good"].is_of_site
@@ -470,11 +500,14 @@ def test_a_mistake_of_the_site_names_its_file_line_and_near_names(tree, site, na
 
 
 def test_a_name_that_is_not_read_is_a_mistake_and_no_silence(tree, site):
-    place = site(**{"waiver.yaml": WAIVERS, "budget/mine.yaml": SITE["budgets/mine.yaml"], "notes.txt": "x"})
+    names = {"waiver.yaml": WAIVERS, "budget/mine.yaml": SITE["budgets/mine.yaml"], "noise.yml": NOISE}
+    place = site(**names, **{"notes.txt": "x", ".old.yaml": WAIVERS})
     with pytest.raises(DataError) as error:
         load_references(tree(), place)
+    assert {(problem.line, problem.key) for problem in error.value.problems} == {(1, "")}
     said = {Path(problem.file).name: problem.message for problem in error.value.problems}
     assert said == {
         "waiver.yaml": "is not read: did you mean waivers.yaml or marks.yaml?",
         "budget": "is not read: did you mean budgets?",
+        "noise.yml": "is not read: did you mean noise or waivers.yaml or marks.yaml?",
     }

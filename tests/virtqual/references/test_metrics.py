@@ -1,6 +1,7 @@
 import pytest
 
 from virtqual.files.datafile import DataError
+from virtqual.references.load import project_metrics, project_references
 from virtqual.references.metrics import load_metrics
 from virtqual.verdict.metric import Metric, UnknownMetricError
 
@@ -21,6 +22,15 @@ def test_a_site_adds_metrics_by_adding_a_file(tmp_path):
     assert metrics["speed"].unit == "m/s"
     assert metrics["speed"].kind == "scalar"
     assert metrics.families == {"motion"}
+
+
+def test_the_metrics_of_a_site_stand_beside_the_projects(tmp_path, monkeypatch):
+    monkeypatch.setenv("VIRTQUAL_SITE", str(tmp_path))
+    own = tmp_path / "references" / "metrics"
+    own.mkdir(parents=True)
+    write(own, GOOD)
+    for metrics in (project_metrics.__wrapped__(), project_references.__wrapped__().metrics):
+        assert {"speed", "hpl"} <= metrics.keys()
 
 
 def test_no_metric_within_the_caches_is_called_stream(metrics):
@@ -67,7 +77,7 @@ def test_a_metric_declared_twice_names_both_places(tmp_path):
 
 
 def test_a_directory_without_metrics_is_an_error(tmp_path):
-    with pytest.raises(DataError, match="holds no metric file"):
+    with pytest.raises(DataError, match=rf"^{tmp_path}:1: holds no metric file \(\*\.yaml\)\.$"):
         load_metrics(tmp_path)
     with pytest.raises(DataError, match="is not a directory"):
         load_metrics(tmp_path / "nowhere")
