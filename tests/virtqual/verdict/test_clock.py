@@ -90,6 +90,15 @@ def test_latencies_of_osu_are_judged_though_small_ones_repeat(timed, sd):
     assert series.clock_bias[0] == pytest.approx(0.01 / 0.39, rel=0.03)
 
 
+@pytest.mark.parametrize("sessions", [1, 2])
+def test_half_a_step_a_side_is_added_to_the_bounds_of_a_size_in_each_session(timed, sessions):
+    series = timed(0.0, 0.01, sd=0.0, points=SIZES, native=(0.39, 1.253, 87.437))
+    small, _, large = alone(series, OSU, PRIOR, baseline=series if sessions == 2 else None).points
+    more = small.judged.upper - large.judged.upper
+    assert more == pytest.approx(sessions * 0.01 / 0.39)
+    assert large.judged.lower - small.judged.lower == pytest.approx(more)
+
+
 def test_the_message_names_step_size_share_margin_and_repetitions(timed):
     series = timed(0.0, 0.01, points=SIZES, native=(0.1, 1.253, 87.437))
     assert alone(series, OSU, PRIOR).reasons == (
@@ -102,6 +111,7 @@ def test_two_pairs_may_show_too_large_a_step_by_chance(timed):
     verdict = alone(timed(0.0, 0.05, 2), THREE, PRIOR, looks=(2, 4, 8))
     assert (verdict.outcome, verdict.next_pairs) == (Outcome.UNDECIDED, 4)
     assert "more pairs may show smaller steps" in verdict.reasons[0]
+    assert alone(timed(0.0, 0.05, 2), THREE, PRIOR, looks=(2,)).next_pairs is None
 
 
 def test_the_clock_of_the_earlier_session_counts_as_well(timed):

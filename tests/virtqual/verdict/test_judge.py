@@ -87,6 +87,7 @@ def test_answers_by_pairs(judged, parts, outcome, pairs, next_pairs):
     assert (verdict.outcome, verdict.pairs, verdict.next_pairs) == (Outcome[outcome], pairs, next_pairs)
     assert (verdict.passes, bool(verdict.reasons)) == (outcome == "WITHIN", outcome == "UNDECIDED")
     assert outcome != "OVER" or verdict.overhead.lower > verdict.limit
+    assert len(verdict.findings) == (outcome == "OVER")
 
 
 def test_the_budget_itself_is_within_and_budget_plus_margin_is_not(judged):
@@ -128,6 +129,12 @@ def test_before_the_first_decision_it_says_how_many_pairs_it_takes(judged, judge
     assert (one.outcome, one.next_pairs, one.pairs) == (Outcome.UNDECIDED, 2, 1)
     assert one.overhead.log == pytest.approx(0.1)
     assert one.overhead.upper is None
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 5])
+def test_the_spread_is_the_standard_deviation_between_pairs(judged, pairs):
+    d = steady(0.1, pairs) + 0.002 * np.arange(pairs)
+    assert judged(d).spread == (None if pairs == 1 else pytest.approx(np.std(d, ddof=1)))
 
 
 def test_next_pairs(judged):
@@ -207,9 +214,24 @@ def test_refused_pairs_are_left_out_unless_they_are_the_rule(metrics, judged_run
     says = f"pair{'s' * (len(bad) > 1)} {numbers} left out: native run refused: loud"
     assert (says in verdict.message) == bool(bad)
     assert ("(of pair 0; the others alike)" in verdict.message) == (len(bad) > 1)
-    # A single valid pair of three asks for others.
-    verdict = judged_runs(runs_of(metrics, [0.0] * 3), [("native", 0), ("native", 1)])
-    assert (verdict.outcome, verdict.next_pairs) == (Outcome.UNDECIDED, 2)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "bad", "outcome"),
+    [
+        (1, 1, Outcome.UNDECIDED),
+        (2, 2, Outcome.INVALID),
+        # A single valid pair of three asks for others.
+        (3, 2, Outcome.UNDECIDED),
+        (4, 2, Outcome.INVALID),
+        (5, 2, Outcome.WITHIN),
+    ],
+)
+def test_half_of_four_pairs_must_count_and_one_of_two(metrics, judged_runs, pairs, bad, outcome):
+    refused = [("native", number) for number in range(bad)]
+    verdict = judged_runs(runs_of(metrics, steady(0.0, pairs)), refused)
+    assert verdict.outcome is outcome
+    assert verdict.next_pairs == (2 if outcome is Outcome.UNDECIDED else None)
 
 
 @pytest.mark.parametrize(
@@ -311,6 +333,7 @@ def test_a_bump_from_16_to_128_bytes_is_one_finding_after_eight_pairs(judged_cur
     (finding,) = verdict.findings
     assert (finding.low, finding.high) == (16, 128)
     assert finding.judged.log == pytest.approx(np.log(1.2), abs=0.01)
+    assert finding.judged.ratio == pytest.approx(np.exp(finding.judged.log))
     assert finding.judged.lower > finding.limit
     assert verdict.worst == finding.judged
     assert "virtual is 20.0% slower" in verdict.message
@@ -494,6 +517,9 @@ def test_what_boots_are_stated_to_vary_by_counts_with_one_boot(judged):
     assert (sure.passes, unsure.passes) == (True, False)
     many = judged(steady(0.0, 12), prior=stated(0.02, between=0.05), boots=list("abcdef") * 2)
     assert sure.overhead.upper < many.overhead.upper < unsure.overhead.upper
+    # What few sessions say of boots is less sure than a bound.
+    measured = judged(steady(0.0, 12), prior=stated(0.02, between=0.05, between_df=3))
+    assert measured.overhead.upper > unsure.overhead.upper
 
 
 # -- change between sessions -----------------------------------------------------------------------------
@@ -507,6 +533,13 @@ def test_the_change_is_what_is_judged_and_not_the_overhead(metrics, make, judged
     assert (verdict.outcome, verdict.gate) == (outcome, "change")
     assert verdict.change.log == pytest.approx(now - 5.0, abs=0.01)
     assert verdict.overhead.log == pytest.approx(now, abs=0.01)
+
+
+@pytest.mark.parametrize(("name", "sign"), [("lammps_loop_time", 1), ("hpl", -1)])
+def test_a_change_for_the_worse_has_the_ratio_of_its_metric(metrics, make, judged, name, sign):
+    verdict = judged(steady(0.3, 8), CHANGE, before=make(metrics[name], steady(0.2, 12)), name=name)
+    assert verdict.change.ratio == pytest.approx(np.exp(sign * verdict.change.log))
+    assert verdict.change.low < verdict.change.ratio < verdict.change.high
 
 
 def test_a_change_is_less_certain_than_an_overhead_and_a_new_boot_widens_it(metrics, make, judged):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from made_series import samples_of
 
-from virtqual.verdict.pairs import PairingError, Sample, pair_up
+from virtqual.verdict.pairs import SIDES, PairingError, Sample, list_machines, pair_up, split_turn
 
 SIZES = (8.0, 64.0)
 
@@ -47,6 +47,9 @@ def test_samples_may_come_in_any_order(metrics, runs):
 def test_a_run_without_peer_makes_its_pair_invalid(metrics, runs):
     del runs[3]  # native of pair 1
     assert faults(metrics, runs) == {1: ("no native run",)}
+    # The run that is there may be refused, too.
+    loud = [replace(run, invalid=("loud",)) if run.number == 1 else run for run in runs]
+    assert faults(metrics, loud) == {1: ("no native run", "virtual run refused: loud")}
     series = pair_up(metrics["hpl"], "here", (), runs)
     assert series.differences[:, 0] == pytest.approx([0.1, 0.3])
 
@@ -66,6 +69,7 @@ def test_a_value_that_is_no_positive_number_makes_its_pair_invalid(metrics, runs
 def test_overlapping_runs_of_a_pair_are_invalid_and_touching_ones_are_not(metrics, runs):
     touching = [runs[0], replace(runs[1], start=runs[0].end), *runs[2:]]
     assert faults(metrics, touching) == {}
+    assert pair_up(metrics["hpl"], "here", (), touching).pairs[0].first == "native"
     runs[1] = replace(runs[1], start=runs[0].end - 1)
     assert "its native run overlaps the virtual run of pair 0" in faults(metrics, runs)[0]
 
@@ -173,6 +177,56 @@ def test_other_nodes_of_one_side_may_run_at_one_time(metrics):
     assert any("native run overlaps the virtual" in text for text in says[0])
     runs = [replace(run, host=f"below {run.node}") for run in runs]
     assert faults(metrics, runs) == {}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_shared"),
+    [
+        (("native", "n1+n2", ""), ("native", "n2+n3", ""), True),
+        (("native", "n1+n2", ""), ("native", "n3", ""), False),
+        (("native", "n1", "a+b"), ("virtual", "v1", "b+c"), True),
+        (("native", "n1", "a+b"), ("virtual", "v1", "c"), False),
+        (("native", "n1", "a"), ("virtual", "v2", ""), True),
+        (("native", "n1", "a"), ("native", "n2", ""), False),
+    ],
+)
+def test_runs_that_may_have_been_on_one_machine_share_a_label(first, second, is_shared):
+    """The host of a third run is unknown, on another node of the virtual side."""
+    runs = [
+        Sample(side, 0, (1.0,), 0.0, 5.0, node=node, host=host)
+        for side, node, host in (first, second, ("virtual", "v9", ""))
+    ]
+    labels = list_machines(runs)
+    assert bool(labels[0] & labels[1]) == is_shared
+
+
+def rotation(metrics, *turns):
+    """Return a series of turns such as ``aw bx``; numbers of pairs begin at 1."""
+    pairs = [(turn, couple) for turn, couples in enumerate(turns) for couple in couples.split()]
+    runs = [
+        Sample(side, number, (1.0,), start := 100.0 * turn + 10 * place, start + 4, host=host, turn=turn)
+        for number, (turn, couple) in enumerate(pairs, start=1)
+        for place, (side, host) in enumerate(zip(SIDES, couple, strict=True))
+    ]
+    return pair_up(metrics["hpl"], "here", (), runs)
+
+
+def test_turns_are_those_of_the_runs(metrics):
+    series = rotation(metrics, "aw bx", "ax bw", "aw")
+    assert [[pair.number for pair in turn] for turn in series.turns] == [[1, 2], [3, 4], [5]]
+    assert [pair.number for pair in series.chosen] == [1, 2, 3, 4]
+
+
+def test_one_host_a_side_that_all_turns_have_is_no_rotation(metrics):
+    series = rotation(metrics, "aw bx cy", "by cx", "bw cy", "bw cy")
+    assert series.chosen == series.valid
+
+
+def test_runs_of_a_turn_that_lost_their_peers_are_paired(metrics):
+    (turn,) = rotation(metrics, "aw bx cy").turns
+    chosen, left = split_turn(turn, {"a", "c"}, {"x", "y"})
+    hosts = [[tuple(sample.host for sample in pair.samples) for pair in part] for part in (chosen, left)]
+    assert hosts == [[("c", "y"), ("a", "x")], [("b", "w")]]
 
 
 def test_a_pair_interrupted_by_another_is_invalid(metrics, runs):

@@ -7,7 +7,7 @@ import pytest
 from made_series import counts
 from scipy import stats
 
-from virtqual.verdict.estimate import Noise, append_mean, pulled_in
+from virtqual.verdict.estimate import Noise, append_mean, median, pulled_in
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.overhead import Runs, estimate_change, estimate_overhead
 from virtqual.verdict.places import Places, recognise
@@ -88,6 +88,29 @@ def test_one_slow_virtual_run_is_never_pulled_in_to_acquit_and_a_native_one_neve
     )
     assert high.max() == virtual.max()
     assert low.min() > -0.05
+
+
+@pytest.mark.parametrize("pairs", range(1, 10))
+def test_the_median_is_numpys(pairs: int) -> None:
+    values = np.random.default_rng(pairs).normal(size=(3, pairs, 2))
+    assert median(values, axis=-2) == pytest.approx(np.median(values, axis=-2, keepdims=True))
+
+
+def test_outliers_are_pulled_in_to_what_noise_explains_around_their_own_hosts() -> None:
+    """Two of twelve pairs are a sixth; in the second column a third one is far away, too."""
+    near = [0.99, 0.99, 1.0, 1.0, 1.01]
+    d = np.array([[*near, 1.5, *(-value for value in near), -1.5]] * 2).T
+    d[0, 1] = 0.5
+    low, high = (
+        pulled_in(d, np.array([0.02, 0.001]), np.repeat([0, 1], 6), high=convict) for convict in (False, True)
+    )
+    expected = d.copy()
+    # 2.5 times the known noise, or the observed noise where it is more.
+    expected[11] = -1.05, -1 - 2.5 * 1.4826 * 0.01
+    expected[0, 1] = 1 - 2.5 * 1.4826 * 0.01
+    assert low == pytest.approx(expected)
+    expected[5, 0], expected[:, 1] = 1.05, d[:, 1]
+    assert high == pytest.approx(expected)
 
 
 def test_a_series_that_stops_has_the_answer_of_the_pairs_that_it_used() -> None:
