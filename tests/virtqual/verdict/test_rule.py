@@ -1,6 +1,7 @@
 """What the decision rule must do, whatever was measured; its error rates are in benchmarks/decision."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from scipy import stats
 from virtqual.verdict.estimate import Noise, append_mean, median, pulled_in
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.overhead import Runs, estimate_change, estimate_overhead
-from virtqual.verdict.places import Places, recognise
+from virtqual.verdict.pairs import SIDES, Pair, Sample
+from virtqual.verdict.places import Places, places_of, recognise
 from virtqual.verdict.rule import LOOKS, MIN_BOOTS, Batch, Ruling, judge
 from virtqual.verdict.slow_runs import SLOW_ALPHA, slowness
 
@@ -180,6 +182,11 @@ def test_a_bias_widens_both_ends() -> None:
         ("abab", "xyyx", "rotated"),
         ("aabb", "xyxy", "fixed"),
         ("aabc", "bbaa", "fixed"),
+        ("abab", "bcbc", "fixed"),
+        ("abab", "xyzx", "fixed"),
+        ("abab", "xyxx", "fixed"),
+        # The last round is not whole.
+        ("ababa", "xyyxx", "rotated"),
     ],
 )
 def test_roles_are_recognised(native: str, virtual: str, kind: str) -> None:
@@ -187,6 +194,50 @@ def test_roles_are_recognised(native: str, virtual: str, kind: str) -> None:
     assert places.kind == kind
     assert places.confounded == (kind in ("fixed", "rotated"))
     assert not recognise(list(native), list(virtual), bound=0.01).confounded
+
+
+@pytest.mark.parametrize(
+    ("native", "virtual", "bias", "unknown", "cells"),
+    [
+        ("aaaa", "aaaa", 0.0, 0.0, [0, 0, 0, 0]),
+        ("abab", "abab", 0.0, 0.0, [0, 0, 0, 0]),
+        ("abba", "baab", 0.0, 0.0, [0, 1, 1, 0]),
+        ("aabb", "xxyy", 0.01, math.inf, [0, 0, 1, 1]),
+        ("abab", "xyyx", 0.01, 0.0, [0, 3, 1, 2]),
+    ],
+)
+def test_what_roles_leave_to_hosts(
+    native: str, virtual: str, bias: float, unknown: float, cells: list[int]
+) -> None:
+    bounded, places = (recognise(list(native), list(virtual), bound=bound) for bound in (0.01, math.inf))
+    assert (bounded.bias, places.bias) == (bias, unknown)
+    assert places.cells().tolist() == cells
+
+
+@pytest.mark.parametrize(
+    ("nodes", "hosts", "kind", "native"),
+    [
+        (("abba", "baab"), ("", ""), "exchanged", "abba"),
+        (("abab", "xyyx"), ("", ""), "rotated", "abab"),
+        (("aaaa", "xxxx"), ("", ""), "together", ""),
+        (("aaaa", "xxxx"), ("cccc", ""), "together", ""),
+        (("aaaa", "xxxx"), ("cccc", "dddd"), "fixed", "cccc"),
+    ],
+)
+def test_nodes_stand_for_hosts_only_if_they_took_turns(
+    nodes: tuple[str, str], hosts: tuple[str, str], kind: str, native: str
+) -> None:
+    pairs = []
+    for number in range(4):
+        names = [[name[number : number + 1] for name in side] for side in zip(nodes, hosts, strict=True)]
+        samples = (
+            Sample(side, number, (1.0,), 0.0, 1.0, node=node, host=host, boot=f"boot {number}")
+            for side, (node, host) in zip(SIDES, names, strict=True)
+        )
+        pairs.append(Pair(number, *samples))
+    places = places_of(pairs)
+    assert (places.kind, "".join(places.native)) == (kind, native)
+    assert places.boot == ("boot 0", "boot 1", "boot 2", "boot 3")
 
 
 def test_two_pairs_in_fixed_roles_may_be_followed_by_the_exchange() -> None:
@@ -202,6 +253,8 @@ def test_an_exchange_that_lacks_a_direction_has_no_estimate() -> None:
     exchanged = runs(wobble(4, 0.01)[:, None], recognise(list("aabb"), list("bbaa")))
     assert estimate_overhead(exchanged.first(2), Noise(np.array([0.01])), convict=True) is None
     assert estimate_overhead(exchanged, Noise(np.array([0.01])), convict=True) is not None
+    for now, before in ((exchanged.first(2), exchanged), (exchanged, exchanged.first(2))):
+        assert estimate_change(now, before, Noise(np.array([0.01])), convict=True) is None
 
 
 def test_a_rotation_is_never_given_up_for_noise() -> None:
@@ -223,6 +276,63 @@ def test_a_rotation_is_judged_on_its_hosts() -> None:
     welch = stats.ttest_ind(v + 0.01, n, equal_var=False)
     assert estimate.mean[0] / math.sqrt(estimate.variance[0]) == pytest.approx(welch.statistic, rel=1e-6)
     assert estimate.df[0] == pytest.approx(welch.df, rel=1e-6)
+
+
+@pytest.mark.parametrize("sigma", [0.001, 0.5])
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_the_error_of_a_rotation_is_that_of_hosts_and_of_rounds(rounds: int, sigma: float) -> None:
+    pairs = 2 * rounds
+    logs = np.random.default_rng(rounds).normal(0, 0.02, (2, pairs, 2))
+    hosts = "ababab"[:pairs], "xyyxxy"[:pairs]
+    rotated = Runs(logs, recognise(*map(list, hosts), bound=0.01))
+    estimate = estimate_overhead(rotated, Noise(np.array([sigma] * 2)), convict=False)
+    assert estimate is not None
+    assert estimate.bias == 0.01
+    for column in range(2):
+        parts, means = [], []
+        for side, names in enumerate(hosts):
+            by_host = [
+                logs[side, np.array(list(names)) == name, column].mean() for name in sorted(set(names))
+            ]
+            means.append(np.mean(by_host))
+            parts.append((max(np.var(by_host, ddof=1) / 2, sigma**2 / (2 * pairs)), 1))
+        if rounds > 1:
+            by_round = (logs[1] - logs[0])[:, column].reshape(rounds, 2).mean(axis=1)
+            parts.append((np.var(by_round, ddof=1) / rounds, rounds - 1))
+        assert estimate.mean[column] == pytest.approx(means[1] - means[0])
+        assert [estimate.variance[column], estimate.df[column]] == pytest.approx(satterthwaite(parts))
+
+
+def satterthwaite(parts: list[tuple[float, float]]) -> list[float]:
+    """Return the sum of variances and its degrees of freedom."""
+    total = sum(variance for variance, _ in parts)
+    return [total, total**2 / sum(variance**2 / df for variance, df in parts)]
+
+
+@pytest.mark.parametrize("boots", ["aaabbc", "aabbcc"])
+def test_the_variance_of_boots_is_weighted_between_the_known_and_the_observed(boots: str) -> None:
+    d = np.random.default_rng(8).normal(0, 0.02, (6, 2))
+    labels = np.array(list(boots))
+    d[labels == "b", 0] += 0.1
+    sigma, known, known_df = 0.05, 0.01, 4
+    here = [""] * 6
+    estimate = estimate_overhead(
+        runs(d, recognise(here, here, list(boots))),
+        Noise(np.array([sigma] * 2), df=6.0, between=known, between_df=known_df),
+        convict=False,
+    )
+    assert estimate is not None
+    for column in range(2):
+        groups = [d[labels == name, column] for name in "abc"]
+        squares = sum(float(np.sum((group - group.mean()) ** 2)) for group in groups)
+        pair = (6 * sigma**2 + squares) / 9
+        means = [group.mean() for group in groups]
+        expected = pair * np.mean([1 / len(group) for group in groups])
+        observed = max(np.var(means, ddof=1) - expected, 0)
+        between = (known_df * known**2 + 2 * observed) / (known_df + 2)
+        share = sum((len(group) / 6) ** 2 for group in groups)
+        parts = [(pair / 6, 9), (between * share, known_df + 2)]
+        assert [estimate.variance[column], estimate.df[column]] == pytest.approx(satterthwaite(parts))
 
 
 def test_boots_count_as_boots() -> None:
@@ -289,16 +399,38 @@ def test_rotations_of_the_same_hosts_cancel_in_any_order_and_exchanged_hosts_do_
 def test_a_change_is_the_difference_of_two_overheads(roles: tuple[str, str]) -> None:
     rng = np.random.default_rng(6)
     other = recognise(*([f"other {name}" for name in side] for side in roles))
-    places, noise = recognise(*map(list, roles)), Noise(np.array([0.02]))
+    places = recognise(*map(list, roles))
+    noise = Noise(np.array([0.02]), between=0.01, between_df=8)
     now, before = (Runs(rng.normal(0, 0.02, (2, len(roles[0]), 1)), at) for at in (places, other))
     estimate = estimate_change(now, before, noise, convict=True)
-    half = Noise(np.array([0.02]), df=3, between_df=math.inf)
+    half = replace(noise, df=3, between_df=4)
     first, second = (estimate_overhead(session, half, convict=True) for session in (now, before))
     assert estimate is not None
     assert first is not None
     assert second is not None
     assert estimate.mean[0] == pytest.approx(first.mean[0] - second.mean[0])
-    assert estimate.variance[0] == pytest.approx(first.variance[0] + second.variance[0])
+    parts = [(part.variance[0], part.df[0]) for part in (first, second)]
+    assert [estimate.variance[0], estimate.df[0]] == pytest.approx(satterthwaite(parts))
+
+
+def test_a_change_on_the_same_hosts_is_that_of_the_mean_over_them() -> None:
+    """Hosts a and c have three pairs of four now, and two of four in the earlier session."""
+    now = runs(np.resize([0.4, 0.4, 0.4, 0.6], 8)[:, None], recognise(list("aaab" * 2), list("cccd" * 2)))
+    before = runs(np.resize([0.1, 0.2], 8)[:, None], recognise(list("ab" * 4), list("cd" * 4)))
+    estimate = estimate_change(now, before, Noise(np.array([0.03]), df=6), convict=False)
+    assert estimate is not None
+    assert estimate.mean[0] == pytest.approx(0.5 - 0.15)
+    # Half of the known weight beside six pairs more than hosts, and the sums of squared weights.
+    pair = 3 * 0.03**2 / (3 + 6)
+    assert estimate.variance[0] == pytest.approx(pair * (6 / 12**2 + 2 / 4**2 + 8 / 8**2))
+    assert estimate.bias == 0.0
+    rng = np.random.default_rng(4)
+    turned = recognise(list("ababab"), list("xyyxxy"))
+    first, second = (Runs(rng.normal(0, 0.005, (2, 6, 1)), turned) for _ in range(2))
+    estimate = estimate_change(first, second, Noise(np.array([0.03])), convict=False)
+    assert estimate is not None
+    assert estimate.mean[0] == pytest.approx(first.differences.mean() - second.differences.mean())
+    assert not turned.cancels(recognise(list("aabb"), list("xxyy")))
 
 
 def test_a_history_that_both_sessions_share_counts_once() -> None:
@@ -324,6 +456,24 @@ def test_slow_runs_are_counted_by_side_and_tested_exactly() -> None:
     assert counts(8, 132, 0).p > SLOW_ALPHA
     assert counts(30, 132, 30).p > SLOW_ALPHA
     assert (counts(5, 44, 0) + counts(5, 88, 0)).p <= SLOW_ALPHA
+
+
+@pytest.mark.parametrize("pairs", [8, 9])
+def test_a_run_is_slow_by_the_noise_of_its_own_series(pairs: int) -> None:
+    """The known noise of a run, that of the farthest quarter of all runs, or a quarter as long again."""
+    quarter = {8: (0.2 + 0.1) / 2, 9: (0.2 + 0.1 + 0.06) / 3}[pairs]
+    cases = [
+        (0.4, [0.0], 5 * 0.4 / math.sqrt(2)),
+        (0.0, [0.2, 0.1, 0.06], 5 * quarter),
+        (0.0, [0.0], math.log(1.25)),
+    ]
+    rows, sigmas, expected = [], [], []
+    for sigma, faster, limit in cases:
+        for excess, is_slow in ((limit - 0.001, False), (limit + 0.001, True)):
+            rows.append([excess, *(-value for value in faster), *[0.0] * (pairs - 1 - len(faster))])
+            sigmas.append(sigma)
+            expected.append([excess * is_slow, *[0.0] * (pairs - 1)])
+    assert slowness(np.array(rows), np.array(sigmas)) == pytest.approx(np.array(expected))
 
 
 def test_the_whole_curve_is_a_column() -> None:
