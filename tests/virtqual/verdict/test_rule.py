@@ -8,13 +8,13 @@ import pytest
 from made_series import counts
 from scipy import stats
 
-from virtqual.verdict.estimate import Noise, append_mean, median, pulled_in
+from virtqual.verdict.estimate import Noise, append_mean, median, moderate, pulled_in
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.overhead import Runs, estimate_change, estimate_overhead
 from virtqual.verdict.pairs import SIDES, Pair, Sample
 from virtqual.verdict.places import Places, places_of, recognise
 from virtqual.verdict.rule import LOOKS, MIN_BOOTS, Batch, Ruling, judge
-from virtqual.verdict.slow_runs import SLOW_ALPHA, slowness
+from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SLOW_ALPHA, slowness
 
 LIMIT, MARGIN = math.log(1.05), math.log(1.08 / 1.05)
 WITHIN, OVER, UNDECIDED, INVALID = Outcome.WITHIN, Outcome.OVER, Outcome.UNDECIDED, Outcome.INVALID
@@ -113,6 +113,28 @@ def test_outliers_are_pulled_in_to_what_noise_explains_around_their_own_hosts() 
     assert low == pytest.approx(expected)
     expected[5, 0], expected[:, 1] = 1.05, d[:, 1]
     assert high == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("squares", "df", "known_df", "variance", "convicting", "weight"),
+    [
+        (0.0010, 3, 20, (6 * 4e-4 + 0.0010) / 9, (6 * 4e-4 + 0.0010) / 9, 9),
+        # A calmer history does not help to convict.
+        (0.0030, 3, 20, (6 * 4e-4 + 0.0030) / 9, 0.0030 / 3, 9),
+        (0.0030, 3, 2, (2 * 4e-4 + 0.0030) / 5, 0.0030 / 3, 5),
+        # Four times what is known is a contradiction.
+        (0.0048, 3, 20, 0.0048 / 3, 0.0048 / 3, 3),
+        (0.0010, 1, 20, (6 * 4e-4 + 0.0010) / 7, 0.0010, 7),
+        (0.0000, 0, 20, 4e-4, 4e-4, 6),
+    ],
+)
+def test_known_and_observed_noise_are_weighted_by_their_degrees_of_freedom(
+    squares: float, df: int, known_df: float, variance: float, convicting: float, weight: float
+) -> None:
+    noise = Noise(np.array([0.02]), df=known_df)
+    for convict, expected in ((False, variance), (True, convicting)):
+        found, found_df = moderate(np.array([squares]), df, noise, convict=convict)
+        assert (found[0], found_df[0]) == (pytest.approx(expected), weight)
 
 
 def test_a_series_that_stops_has_the_answer_of_the_pairs_that_it_used() -> None:
@@ -290,10 +312,9 @@ def test_the_error_of_a_rotation_is_that_of_hosts_and_of_rounds(rounds: int, sig
     assert estimate.bias == 0.01
     for column in range(2):
         parts, means = [], []
-        for side, names in enumerate(hosts):
-            by_host = [
-                logs[side, np.array(list(names)) == name, column].mean() for name in sorted(set(names))
-            ]
+        for side, text in enumerate(hosts):
+            names = np.array(list(text))
+            by_host = [logs[side, names == name, column].mean() for name in np.unique(names)]
             means.append(np.mean(by_host))
             parts.append((max(np.var(by_host, ddof=1) / 2, sigma**2 / (2 * pairs)), 1))
         if rounds > 1:
@@ -416,7 +437,7 @@ def test_a_change_is_the_difference_of_two_overheads(roles: tuple[str, str]) -> 
 def test_a_change_on_the_same_hosts_is_that_of_the_mean_over_them() -> None:
     """Hosts a and c have three pairs of four now, and two of four in the earlier session."""
     now = runs(np.resize([0.4, 0.4, 0.4, 0.6], 8)[:, None], recognise(list("aaab" * 2), list("cccd" * 2)))
-    before = runs(np.resize([0.1, 0.2], 8)[:, None], recognise(list("ab" * 4), list("cd" * 4)))
+    before = runs(np.resize([0.1, 0.1, 0.2, 0.2], 8)[:, None], recognise(list("aabb" * 2), list("ccdd" * 2)))
     estimate = estimate_change(now, before, Noise(np.array([0.03]), df=6), convict=False)
     assert estimate is not None
     assert estimate.mean[0] == pytest.approx(0.5 - 0.15)
@@ -456,6 +477,7 @@ def test_slow_runs_are_counted_by_side_and_tested_exactly() -> None:
     assert counts(8, 132, 0).p > SLOW_ALPHA
     assert counts(30, 132, 30).p > SLOW_ALPHA
     assert (counts(5, 44, 0) + counts(5, 88, 0)).p <= SLOW_ALPHA
+    assert (nine + NO_SLOW_RUNS).factor == (NO_SLOW_RUNS + nine).factor == 1.9
 
 
 @pytest.mark.parametrize("pairs", [8, 9])

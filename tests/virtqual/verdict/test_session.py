@@ -370,7 +370,15 @@ def test_slow_runs_of_both_sides_are_counted_apart(spiky):
     slow = judge_session([spiky({1}, native={4, 8, 9})]).slow_runs
     assert (slow.virtual, slow.native) == (1, 3)
     # A steady overhead makes no run slow.
-    assert judge_session([spiky(set(range(12)))]).slow_runs.virtual == 0
+    steady_runs = judge_session([spiky(set(range(12)))]).slow_runs
+    assert (steady_runs.virtual, steady_runs.factor) == (0, 0.0)
+
+
+def test_each_slow_run_without_times_is_an_event(spiky):
+    case = spiky({1, 5})
+    pairs = [replace(pair, virtual=replace(pair.virtual, end=float("nan"))) for pair in case.series.pairs]
+    slow = slow_runs_of([replace(case, series=replace(case.series, pairs=tuple(pairs)))])
+    assert (slow.virtual, slow.virtual_runs, slow.native) == (2, 12, 0)
 
 
 WIDE = Budget.build(0.5, margin=0.4)
