@@ -59,15 +59,19 @@ def find_times(share: float) -> Floats:
 
 def main() -> None:
     noisy, quiet = find_times(SHARE), find_times(0.0)
-    print("ranks  planted  projected  measured (median and range of five runs)")
+    print("ranks  planted  projected (bounds)  measured (median and range of five runs)")
     for ranks in RANKS:
         planted = INTERRUPTION_S / PIECE_S * (1 - (1 - SHARE) ** ranks)
-        means = [1 + project(ONE_IN, times, ranks, ranks).mean for times in (noisy, quiet)]
+        with_noise, without = (project(ONE_IN, times, ranks, ranks) for times in (noisy, quiet))
+        projected = [
+            (1 + share) / (1 + without.mean) - 1
+            for share in (with_noise.mean, with_noise.low, with_noise.high)
+        ]
         wholes = [[run_ranks(ranks, share, seed)[-1] for seed in range(RUNS)] for share in (SHARE, 0.0)]
         costs = np.array(wholes[0]) / np.median(wholes[1]) - 1
         print(
-            f"{ranks:5}  {planted:7.0%}  {means[0] / means[1] - 1:9.0%}"
-            f"  {np.median(costs):.0%} ({costs.min():.0%} to {costs.max():.0%})"
+            f"{ranks:5}  {planted:7.0%}  {{:.0%}} ({{:.0%}} to {{:.0%}})  ".format(*projected)
+            + f"{np.median(costs):.0%} ({costs.min():.0%} to {costs.max():.0%})"
         )
 
 

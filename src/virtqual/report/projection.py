@@ -24,8 +24,9 @@ STEPS = 4000
 
 @dataclass(frozen=True)
 class Slowdown:
-    """The share by which a program on `nodes` nodes would take longer: mean, and range over the runs.
+    """The share by which a program on `nodes` nodes would take longer: mean, and bounds.
 
+    The bounds are those of all runs, and of what the times between two measured ones may be.
     `is_bound`: a piece that is rarer than those that were measured decides, so that the slowdown is larger.
     """
 
@@ -50,8 +51,11 @@ def project(one_in: Floats, times: Floats, ranks: int, nodes: int) -> Slowdown:
     # The largest of n uniform numbers is one such number to the power of 1/n; this is how rare its piece is.
     rarity = -1 / np.expm1(np.log(rng.random(STEPS)) / ranks)
     slowest = [np.interp(np.log(rarity), np.log(one_in), run).mean() for run in times]
-    shares = np.array(slowest) / times[:, 0] - 1
-    return Slowdown(nodes, float(shares.mean()), float(shares.min()), float(shares.max()), ranks > one_in[-1])
+    below = np.searchsorted(one_in, rarity, side="right") - 1
+    above = np.minimum(below + 1, len(one_in) - 1)
+    costs = [slowest, times[:, below].mean(axis=1), times[:, above].mean(axis=1)]
+    mean, low, high = np.array(costs) / times[:, 0] - 1
+    return Slowdown(nodes, float(mean.mean()), float(low.min()), float(high.max()), ranks > one_in[-1])
 
 
 def project_noise(series: Series, run: Run) -> list[dict[Side, Slowdown]]:
