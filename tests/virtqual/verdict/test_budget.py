@@ -93,10 +93,30 @@ def test_the_widest_margin_of_a_change(metrics, metric, sign, margin, up_to, mos
     assert np.exp(sign * (limit + widest)) == pytest.approx(1 + sign * (0.02 + most))
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "overlap"),
+    [
+        ((1, 8), (16, 32), False),
+        ((1, 16), (16, 32), True),
+        ((1, 64), (16, 32), True),
+        ((1, 64), (64, 64), True),
+        ((1, 8), (16, 16), False),
+    ],
+)
+def test_budgets_of_sizes_that_overlap_contradict_each_other(first, second, overlap):
+    terms = [
+        Term(relative=0.1, margin=0.1, reason=REASON, family="f", sizes=Sizes(low=low, high=high))
+        for low, high in (first, second)
+    ]
+    assert [terms[0].contradicts(terms[1]), terms[1].contradicts(terms[0])] == [overlap, overlap]
+
+
 def test_a_widest_margin_that_would_lose_everything_is_refused(metrics):
     term = Term(relative=0.5, margin=0.1, margin_up_to=0.6, reason=REASON)
     with pytest.raises(BudgetError, match="budget plus margin allow everything to be lost"):
         Budget(terms=(term,), gate="change").limits(metrics["hpl"], (), np.array([9.0]))
+    with pytest.raises(BudgetError, match="allow everything to be lost"):
+        Budget.build(0.5, margin=0.5).limits(metrics["hpl"], (), np.array([9.0]))
     limit, margin, widest = Budget(terms=(term,)).limits(metrics["hpl"], (), np.array([9.0]))
     # The margin of an overhead does not widen.
     assert (np.exp(-limit), np.exp(-limit - margin)) == (pytest.approx(0.5), pytest.approx(0.4))

@@ -5,8 +5,8 @@ import pytest
 from made_series import PRIOR, alone, budget_of, samples_of
 
 from virtqual.verdict import Outcome
-from virtqual.verdict.budget import Budget
-from virtqual.verdict.clock import find_steps
+from virtqual.verdict.budget import Budget, BudgetReason, Sizes, Term
+from virtqual.verdict.clock import find_coarse_clock, find_steps
 from virtqual.verdict.pairs import pair_up
 
 THREE = Budget.build(0.05, margin=0.03)
@@ -105,6 +105,22 @@ def test_the_message_names_step_size_share_margin_and_repetitions(timed):
         "clock too coarse: it shows steps of 0.01 us at 1 B, 10.0% of 0.1 us, more than a third of the "
         "margin of 10.0%; 3 times as many repetitions in a run would do",
     )
+
+
+def test_the_worst_size_is_that_of_the_largest_share_of_its_margin(metrics):
+    reason = BudgetReason(policy="p")
+    small = Term(relative=0.1, margin=0.05, reason=reason, sizes=Sizes(low=1, high=8))
+    budget = Budget(terms=(small, Term(relative=0.1, margin=0.5, reason=reason)))
+
+    def find(native, step=0.01):
+        values = np.full(2, native)
+        return find_coarse_clock(metrics["mpi_latency"], (1024.0, 1.0), np.full(2, step), values, budget)
+
+    clock = find(0.5)
+    assert (clock.size, clock.margin, clock.repetitions) == (1.0, 0.05, 2)
+    assert find(0.7) is None
+    # The unit does not matter.
+    assert find(5e-6, 1e-7).repetitions == 2
 
 
 def test_two_pairs_may_show_too_large_a_step_by_chance(timed):

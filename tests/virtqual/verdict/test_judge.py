@@ -596,6 +596,15 @@ def test_the_same_hosts_cancel_in_a_change_and_others_do_not(metrics, make, judg
     assert surveyed.passes
 
 
+@pytest.mark.parametrize(("now", "earlier"), [("ab", "cd"), ("aa", "cc"), ("ab", "cc")])
+def test_the_hosts_of_a_change_are_those_of_this_session(metrics, make, judged, now, earlier):
+    hosts, before = (at(native * 8, virtual * 8) for native, virtual in (now, earlier))
+    verdict = judged(
+        steady(0.0, 8), CHANGE, before=make(metrics["hpl"], steady(0.0, 8), hosts=before), hosts=hosts
+    )
+    assert (verdict.native_hosts, verdict.virtual_hosts) == ((now[0],), (now[1],))
+
+
 def test_of_an_earlier_rotation_whole_rounds_count(metrics, make, judged):
     hosts = rotated(4)
     whole = make(metrics["hpl"], steady(0.3, 16, 0.002), hosts=hosts)

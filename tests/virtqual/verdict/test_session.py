@@ -491,6 +491,14 @@ def test_what_is_worse_than_a_waiver_accepts_is_over_in_spite_of_it(case):
     assert "not accepted: the waiver is for up to 39% slower by ops until" in session.verdicts[0].message
 
 
+@pytest.mark.parametrize(("metric", "largest"), [("lammps_loop_time", 1.5), ("hpl", 1 / (1 - 0.5))])
+def test_a_waiver_accepts_up_to_its_share_of_native(metrics, metric, largest):
+    """Half as long again, or half of the rate."""
+    log = np.log(largest)
+    covers = [waiver(metric=metric).covers(log + more, metrics[metric]) for more in (-0.001, 0.001)]
+    assert covers == [True, False]
+
+
 def test_of_a_curve_the_worst_range_must_be_accepted(metrics, make):
     """On the mean this curve loses no more than the waiver says."""
     sizes = tuple(2.0**i for i in range(9))
