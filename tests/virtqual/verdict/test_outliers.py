@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from made_series import CHANGE, FIVE, KVM, PRIOR, at, judge_session, samples_of
 from rich.console import Console
+from scipy import special
 
 from made_runs import session_of as made_session
 from virtqual.preflight.admit import Admitted
@@ -15,8 +16,8 @@ from virtqual.report.terminal import Terminal
 from virtqual.session.conclusion import conclude
 from virtqual.session.judge import Judged
 from virtqual.verdict import Case, Outcome
-from virtqual.verdict.outliers import HostLogs, Outlier, find_outliers
-from virtqual.verdict.pairs import pair_up
+from virtqual.verdict.outliers import HostLogs, Outlier, find_outliers, without_hosts
+from virtqual.verdict.pairs import host_names, pair_up
 
 METRICS = ("triad", "latency", "loop")
 
@@ -75,6 +76,31 @@ def test_a_host_that_is_slower_in_all_metrics_is_named(hosts, host_sd, slow):
     assert sum(outlier is not None and outlier.log > slow / 2 for outlier in named) >= 45
 
 
+@pytest.mark.parametrize("is_timer", [False, True])
+@pytest.mark.parametrize(
+    ("logs", "level"), [((1.0,), 0.005), ((1.0, 1.0), 0.0025), ((1.0, -1.0), 0.00125), ((1.0,) * 3, 0.0025)]
+)
+def test_a_host_is_named_at_the_level_of_the_test(logs, level, is_timer):
+    """Of two rounds that are alike; metrics that point to both sides are each tested for themselves."""
+    spread, sigma, df, peers = (0.0, 0.01, 7, 4) if is_timer else (0.01, 0.0, 7, 4)
+    effects = spread * np.array([[-2.0, -1.0, 0.0, 1.0, 2.0], [-1.5, -0.5, 0.0, 0.5, 1.5]])
+    tested = len(logs) if sum(logs) else 1
+    variance = max((10 + 5) * spread**2 / df, sigma**2 / tested / 2)
+    critical = -special.stdtrit(df, level / (2 * (df + 3))) * math.sqrt(variance * (1 + 1 / peers))
+    for share, names in ((0.99, []), (1.01, ["host2"])):
+        table = {}
+        for number, log in enumerate(logs):
+            costs = np.stack([effects, effects], axis=1)
+            costs[1, :, 2] += log * share * critical
+            table[str(number)] = HostLogs(costs, sigma)
+        assert list(names_of(table)) == names
+
+
+def test_half_of_a_kind_are_no_outliers():
+    table = drawn(np.random.default_rng(12), hosts=4, rounds=8, host_sd=0.0, slow={1: 0.5, 2: 0.6})
+    assert names_of(table) == {}
+
+
 def test_rounds_of_some_metrics_alone_count_too():
     """Two metrics were decided after two rounds, which name no host."""
     rng = np.random.default_rng(11)
@@ -86,7 +112,7 @@ def test_rounds_of_some_metrics_alone_count_too():
 
 def test_a_second_slow_host_is_found_behind_the_first():
     table = drawn(np.random.default_rng(7), host_sd=0.005, slow={1: 0.3, 6: 0.1})
-    assert names_of(table).keys() == {"host1", "host6"}
+    assert list(names_of(table)) == ["host1", "host6"]
 
 
 def test_a_host_that_is_slow_in_one_metric_is_named_with_it():
@@ -205,8 +231,15 @@ def test_a_host_that_is_set_aside_is_no_refused_run(session_of):
     assert {verdict.outcome for verdict in session.verdicts} == {Outcome.WITHIN}
 
 
-def test_an_earlier_session_is_compared_without_it_too(session_of):
-    session = session_of(budget=CHANGE, baseline={"rounds": 8, "slow": 0.0}, rounds=8, bound=math.inf)
+def test_the_hosts_that_are_set_aside_are_those_that_are_named(metrics):
+    series = without_hosts(rotation(metrics["hpl"]), [Outlier(host="y", metric="", log=0.1)])
+    assert host_names(series.valid) == (set("bcd"), set("wxz"))
+    assert (len(series.valid), len(series.set_aside)) == (12, 4)
+
+
+@pytest.mark.parametrize("slow", [0.0, 0.3])
+def test_an_earlier_session_is_compared_without_it_too(session_of, slow):
+    session = session_of(budget=CHANGE, baseline={"rounds": 8, "slow": slow}, rounds=8, bound=math.inf)
     assert [outlier.host for outlier in session.outliers] == ["w"]
     assert {verdict.outcome for verdict in session.verdicts} == {Outcome.WITHIN}
     for verdict in session.verdicts:
