@@ -96,6 +96,12 @@ def test_a_host_is_named_at_the_level_of_the_test(logs, level, is_timer):
         assert list(names_of(table)) == names
 
 
+def test_a_host_is_said_to_be_slower_than_the_mean_of_the_others():
+    effects = np.array([[0.0, 0.01, 0.02, 0.03, 0.04], [0.0, 0.0, 0.3, 0.02, 0.04]])
+    (outlier,) = names_of({"loop": HostLogs(np.stack([effects, effects], axis=1), 0.0)}).values()
+    assert outlier.log == pytest.approx(0.3 - 0.015)
+
+
 def test_half_of_a_kind_are_no_outliers():
     table = drawn(np.random.default_rng(12), hosts=4, rounds=8, host_sd=0.0, slow={1: 0.5, 2: 0.6})
     assert names_of(table) == {}
