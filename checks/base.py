@@ -100,8 +100,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
     @classmethod
     def explain_unfit(cls, case):
         """Return why a case cannot run: another scale, too few nodes or cores, no feature, no input."""
-        scales = {partition.extras["scale"] for partition in counts.compared_partitions()}
-        if cls.scale and scales - {cls.scale}:
+        if cls.scale and counts.scales() - {cls.scale}:
             return f"for partitions of scale {cls.scale!r}"
         if cls.nodes > counts.nodes():
             return f"needs {cls.nodes} nodes on each side"

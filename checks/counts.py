@@ -20,6 +20,11 @@ def explain_no_scratch():
     return None if stated else "needs extras.scratch in both partitions"
 
 
+def scales():
+    """Return the scales of both partitions; they agree in a system file that is right."""
+    return {partition.extras["scale"] for partition in compared_partitions()}
+
+
 def stated_class():
     """Return the class that the system file states; empty if the virtual partition was not selected."""
     stated = (p.extras["hypervisor_class"] for p in compared_partitions() if "virtual" in p.features)

@@ -43,8 +43,7 @@ class Offered(Measurement):
     def nodes_of(cls, case):
         """Return two if each side has several: the second one is the client's."""
         # On emulated nodes a client of its own begins late: their timers have steps of some milliseconds.
-        scales = {partition.extras["scale"] for partition in counts.compared_partitions()}
-        return 1 if "small" in scales else min(2, counts.nodes())
+        return 1 if "small" in counts.scales() else min(2, counts.nodes())
 
     @property
     def measures_peak(self):

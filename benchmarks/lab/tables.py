@@ -236,11 +236,11 @@ def _find_metric(lines: Iterable[Line], name: str) -> list[Line]:
 def _format_range(values: Iterable[float], form: str = ".3g") -> str:
     """Return the lowest and the highest value; one number if they look alike."""
     ordered = sorted(values)
-    low, high = (
+    ends = (
         f"{value:{form}}" if value <= MAX_SHOWN else f"over {MAX_SHOWN}"
         for value in (ordered[0], ordered[-1])
     )
-    return low if low == high else f"{low} to {high}"
+    return " to ".join(dict.fromkeys(ends))
 
 
 def _list_margins(results: Sequence[Result]) -> Table:

@@ -157,8 +157,7 @@ class Runner:
         noticed: dict[Function, str | None] = {}
         caches = [part for part in gc.get_objects() if isinstance(part, functools._lru_cache_wrapper)]
         # A test that fails in each fork would seem to notice each change.
-        by_time = sorted(items, key=lambda test: self.seconds[test])
-        unchanged = self.try_mutant(None, [items[test] for test in by_time], caches)
+        unchanged = self.try_mutant(None, session.items, caches)
         if unchanged["outcome"] != "survived":
             raise pytest.UsageError(f"a fork without a change fails: {unchanged}")
         for mutant in self.mutants:

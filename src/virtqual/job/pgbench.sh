@@ -9,7 +9,6 @@
 postgres=$1 place=$2 scale=$3 connections=$4 nodes=$5 client_cores=$6 seed=$7 bin=${1%/*}
 shift 7
 threads=$((client_cores > 0 ? client_cores : 1))
-server=(env) client=(env)
 export PGHOST PGUSER=virtqual PGDATABASE=postgres
 
 start_server() {

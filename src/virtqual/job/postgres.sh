@@ -62,12 +62,13 @@ virtqual_end_postgres() {
     rm -rf "$directory"
 }
 
-# `virtqual_divide_cores COUNT` sets `server` and `client`, the commands that start both: the last COUNT of this task's
-# cores are the client's.  If COUNT is 0, both share all cores.
+# The commands that start server and client: by default both have all cores of their task.
+server=(env) client=(env)
+
+# `virtqual_divide_cores COUNT` sets them: the last COUNT of this task's cores are the client's, unless COUNT is 0.
 virtqual_divide_cores() {
     local key value range cpu siblings list=() order=() server_cpus='' client_cpus=''
     local -A cores
-    server=(env) client=(env)
     [ "$1" != 0 ] || return 0
     while read -r key value; do
         [ "$key" != Cpus_allowed_list: ] || IFS=, read -ra list <<< "$value"

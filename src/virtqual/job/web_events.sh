@@ -9,42 +9,49 @@ program=$1 postgres=$3 python=$4 nodes=$5 client_cores=$6 bin=${3%/*}
 IFS=, read -ra java <<< "$2"
 shift 6
 processes=$((client_cores > 0 ? client_cores : 1))
-server=(env) client=(env) node=127.0.0.1 address=127.0.0.1
+node=127.0.0.1 address=127.0.0.1
+
+start_server() {
+    # JDBC needs a port: one that is free.
+    postgres_port=$("$python" -c 'import socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])') ||
+        virtqual_give_up "web_events: the Python $python does not run on this node. It must be there as on the login node"
+    virtqual_start_postgres /dev/shm 4 32 "${server[@]}"
+    log=$directory/application.log
+    "${server[@]}" "$program" "${java[@]}" "-Dserver.address=$address" -Dserver.port=0 \
+        "-Dspring.datasource.url=jdbc:postgresql://127.0.0.1:$postgres_port/postgres" > "$log" 2>&1 &
+    application=$!
+    trap '{ kill -KILL $application && wait $application; } 2> /dev/null; virtqual_end_postgres' EXIT
+    tries=6000
+    until port=$(sed -n 's/.*Tomcat started on port \([0-9]*\).*/\1/p' "$log"); [ -n "$port" ]; do
+        if ! kill -0 $application 2> /dev/null || [ $((tries -= 1)) -lt 0 ]; then
+            line=$(grep -E '^(Caused by:|Web server failed)' "$log" | tail -n 1)
+            virtqual_give_up "web_events: the application did not start: ${line:-$(head -n 2 "$log" | tr '\n' ' ')}"
+        fi
+        sleep 0.1
+    done
+}
 
 run_client() {
     "${client[@]}" "$python" web_load.py "$node" "$port" "$processes" "$@" > load.out 2> client.log ||
         virtqual_give_up "web_events: the client failed: $(tail -n 1 client.log)"
 }
 
-if [ "$nodes" = 1 ]; then
-    virtqual_divide_cores "$client_cores"
-elif [ "$SLURM_PROCID" != 0 ]; then
-    trap ': > virtqual.client-ended' EXIT
-    virtqual_meet_server
-    run_client "$@"
-    exit 0
-else
-    read -r node < /proc/sys/kernel/hostname
-    address=0.0.0.0
-fi
-# JDBC needs a port: one that is free.
-postgres_port=$("$python" -c 'import socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])') ||
-    virtqual_give_up "web_events: the Python $python does not run on this node. It must be there as on the login node"
-virtqual_start_postgres /dev/shm 4 32 "${server[@]}"
-log=$directory/application.log
-"${server[@]}" "$program" "${java[@]}" "-Dserver.address=$address" -Dserver.port=0 \
-    "-Dspring.datasource.url=jdbc:postgresql://127.0.0.1:$postgres_port/postgres" > "$log" 2>&1 &
-application=$!
-trap '{ kill -KILL $application && wait $application; } 2> /dev/null; virtqual_end_postgres' EXIT
-tries=6000
-until port=$(sed -n 's/.*Tomcat started on port \([0-9]*\).*/\1/p' "$log"); [ -n "$port" ]; do
-    if ! kill -0 $application 2> /dev/null || [ $((tries -= 1)) -lt 0 ]; then
-        line=$(grep -E '^(Caused by:|Web server failed)' "$log" | tail -n 1)
-        virtqual_give_up "web_events: the application did not start: ${line:-$(head -n 2 "$log" | tr '\n' ' ')}"
-    fi
-    sleep 0.1
-done
-if [ "$nodes" = 1 ]; then run_client "$@"; else virtqual_serve node port; fi
+case $nodes.$SLURM_PROCID in
+    1.*)
+        virtqual_divide_cores "$client_cores"
+        start_server
+        run_client "$@" ;;
+    2.0)
+        read -r node < /proc/sys/kernel/hostname
+        address=0.0.0.0
+        start_server
+        virtqual_serve node port ;;
+    *)
+        trap ': > virtqual.client-ended' EXIT
+        virtqual_meet_server
+        run_client "$@"
+        exit 0 ;;
+esac
 # The application would only say that it could not answer.
 ! grep -qE 'No space left|PANIC|FATAL' "$directory/server.log" || virtqual_postgres_failed "the database under load"
 exit 0
