@@ -20,7 +20,7 @@ class StreamKernel(NamedTuple):
 
 # Every x86-64 machine has SSE, some emulated ones no more; and memory is the limit, not the vectors' width.
 KERNELS = {"copy": StreamKernel("copy_sse", 2), "triad": StreamKernel("stream_sse", 3)}
-ITERATIONS = {"small": 30, "standard": 40}
+ITERATIONS = {"small": 15, "standard": 40}
 
 
 @overhead.simple_test
