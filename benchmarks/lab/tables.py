@@ -127,12 +127,20 @@ def _list_differing(results: Sequence[Result], doses: Table) -> Table:
         for line in result.differing
     ]
     missed = sum(row["lies in it"] == "no" for row in doses.entries)
-    done = sum(len(result.lines) + len(result.old_lines) for result in results)
+    faults = [result for result in results if result.experiment.group not in NO_FAULTS]
+    by_session = [result for result in faults if result.experiment.kind == "session"]
+    others = [result for result in results if result.experiment.kind != "session"]
     text = (
-        f"{len(rows)} of {done} results are not as expected, and {missed} doses were not found as often "
+        f"Not as expected are {_count_differing(by_session)} sessions with a planted fault, and "
+        f"{_count_differing(others)} results of tests and programs. {missed} doses were not found as often "
         "as predicted. A test that failed is run again: its later results stand in the file, too."
     )
     return Table("What differed from what was expected", text, rows)
+
+
+def _count_differing(results: Sequence[Result]) -> str:
+    done = sum(len(result.lines) + len(result.old_lines) for result in results)
+    return f"{sum(len(result.differing) for result in results)} of {done}"
 
 
 def _describe_expected(experiment: Experiment) -> dict[str, str]:
@@ -181,15 +189,20 @@ def bound_rate(count: int, total: int) -> float:
     return 1.0 if count == total else float(stats.beta.ppf(CONFIDENCE, count + 1, total - count))
 
 
+def _describe_rate(events: Sequence[bool]) -> str:
+    return f"{sum(events)} (at most {bound_rate(sum(events), len(events)):.0%})"
+
+
 def _count_errors(results: Sequence[Result]) -> Table:
     """Return how often sessions of the same build were wrong."""
-    rows, machines = [], set()
+    rows, machines, errors = [], set(), list[bool]()
     for result in results:
         if result.experiment.group != SAME_BUILD or not result.lines:
             continue
         lines, metrics = result.lines, [m for line in result.lines for m in line["metrics"].values()]
         machines |= {"{cpu}, {cores} cores, Linux {kernel}".format(**line["machine"]) for line in lines}
-        wrong = sum(any(m["outcome"] == "OVER" for m in line["metrics"].values()) for line in lines)
+        are_wrong = [any(m["outcome"] == "OVER" for m in line["metrics"].values()) for line in lines]
+        errors += are_wrong
         over = sum(metric["outcome"] == "OVER" for metric in metrics)
         pairs = Counter(metric["pairs"] for metric in metrics)
         minutes = [line["seconds"] / 60 for line in lines]
@@ -200,19 +213,21 @@ def _count_errors(results: Sequence[Result]) -> Table:
                 "number": len(lines),
                 "days": len({line["date"] for line in lines}),
                 "machines": len({str(line["machine"]) for line in lines}),
-                "sessions with OVER": f"{wrong} (at most {bound_rate(wrong, len(lines)):.0%})",
+                "sessions with OVER": _describe_rate(are_wrong),
                 "metrics OVER": f"{over} of {len(metrics)}",
                 "metrics WITHIN": f"{sum(metric['outcome'] == 'WITHIN' for metric in metrics)}",
                 "metrics by pairs": ", ".join(f"{count} after {n}" for n, count in sorted(pairs.items())),
-                "minutes": _format_range(minutes, ".0f"),
+                "minutes": f"{_format_range(minutes, '.0f')}, median {statistics.median(minutes):.1f}",
                 "load": _format_range(load, ".0f") if load else "not recorded",
                 "ended by the cluster": sum(len(line.get("ended_by_the_cluster", ())) for line in lines),
             }
         )
     text = (
-        "The build, the machine and the options of the sessions of a row are the same. The bound is exact "
-        "and one-sided at 95 % (Clopper and Pearson); the metrics of a session are not independent, and have "
-        f"none. Machines, whose own hosts are unknown: {'; '.join(sorted(machines))}."
+        "The build, the machine and the options of the sessions of a row are the same. Of all "
+        f"{len(errors)} sessions {_describe_rate(errors)} had a metric OVER. The bound is exact and "
+        "one-sided at 95 % (Clopper and Pearson): 1 % takes 299 sessions without any. The metrics of "
+        "a session are not independent, and have no bound. Machines, whose own hosts are unknown: "
+        f"{'; '.join(sorted(machines))}."
     )
     return Table("The same build, live", text if rows else "Not run yet.", rows)
 
@@ -286,19 +301,20 @@ def _describe_last(metrics: Sequence[Line]) -> dict[str, str]:
     return {"native": native, "virtual": virtual, "unit": last["unit"], "s a run": seconds}
 
 
-def _predict_rate(metrics: Sequence[Line]) -> dict[str, str]:
+def _predict_rate(metrics: Sequence[Line], planted: float | None) -> dict[str, str]:
     """Return how often sessions of a dose were OVER, and the rate that their own noise predicts."""
     names = ("times as slow", "OVER", "95 % interval", "predicted", "lies in it")
     if not metrics:
         return dict.fromkeys(names, "")
-    effect = statistics.fmean(metric["log"] for metric in metrics)
+    measured = statistics.fmean(metric["log"] for metric in metrics)
+    effect = measured if planted is None else planted
     over = sum(metric["outcome"] == "OVER" for metric in metrics)
     interval = stats.binomtest(over, len(metrics)).proportion_ci(CONFIDENCE, method="exact")
     errors = [metric["sd_of_a_pair"] / math.sqrt(metric["pairs"]) for metric in metrics]
     beyond = [(effect - m["over_from"]) / error for m, error in zip(metrics, errors, strict=True)]
     power = float(stats.norm.cdf(beyond).mean())
     cells = (
-        f"{math.exp(effect):.3g}",
+        f"{math.exp(measured):.3g}",
         f"{over} of {len(metrics)}",
         f"{interval.low:.0%} to {interval.high:.0%}",
         f"{power:.0%}",
@@ -307,13 +323,13 @@ def _predict_rate(metrics: Sequence[Line]) -> dict[str, str]:
     return dict(zip(names, cells, strict=True))
 
 
-def _expect_slowdown(experiment: Experiment, results: Sequence[Result]) -> str:
-    """Return how slow a metric should be without a share of its CPU time; empty for other doses."""
+def _expect_slowdown(experiment: Experiment, results: Sequence[Result]) -> float | None:
+    """Return how slow a metric should be without a share of its CPU time, log units; None for other doses."""
     if experiment.fault[:1] != ["limit_vcpus"]:
-        return ""
+        return None
     same_build = (line for r in results if r.experiment.name == SAME_BUILD for line in r.lines)
     logs = [metric["log"] for metric in _find_metric(same_build, str(experiment.dose))]
-    return f"{math.exp(statistics.fmean(logs)) / (1 - float(experiment.fault[1])):.3g}" if logs else ""
+    return statistics.fmean(logs) - math.log(1 - float(experiment.fault[1])) if logs else None
 
 
 def _compare_with_power(results: Sequence[Result]) -> Table:
@@ -323,15 +339,17 @@ def _compare_with_power(results: Sequence[Result]) -> Table:
         dose = result.experiment.dose
         judged = _find_metric(result.lines, dose) if dose else []
         row = {"dose": result.experiment.name, "metric": dose, "sessions": len(result.lines)}
-        row |= {"judged": len(judged), "planted": _expect_slowdown(result.experiment, results)}
-        row |= _predict_rate(judged)
+        planted = _expect_slowdown(result.experiment, results)
+        row |= {"judged": len(judged), "planted": "" if planted is None else f"{math.exp(planted):.3g}"}
+        row |= _predict_rate(judged, planted)
         if result.lines and dose:
             rows.append(row)
     text = (
         "Planted: the mean of the same build, divided by the share of CPU time that is left. The predicted "
-        "rate is the mean over the judged sessions of P(x > OVER from), x normal with their mean overhead "
-        "and the standard error of a session's own pairs. The interval is two-sided (Clopper and Pearson). A "
-        "session that is not judged was refused, or had no valid pair."
+        "rate is the mean over the judged sessions of P(x > OVER from). x is normal with the planted "
+        "overhead (the sessions' mean if none is given) and the standard error of a session's own pairs. The "
+        "interval is two-sided (Clopper and Pearson). A session that is not judged was refused, or had no "
+        "valid pair."
     )
     return Table("Dose and response", text if rows else "Not run yet.", rows)
 
@@ -343,7 +361,7 @@ def _list_faults(results: Sequence[Result]) -> Table:
         experiment = result.experiment
         if experiment.group in NO_FAULTS or experiment.dose:
             continue
-        got = "never run"
+        got = "no result"
         if result.differing:
             lines = [*result.old_lines, *result.lines]
             got = f"not as expected in {len(result.differing)} of {len(lines)}"
@@ -359,7 +377,7 @@ def _list_faults(results: Sequence[Result]) -> Table:
                 "by": f"`{experiment.test or ' '.join(experiment.command) or 'a session'}`",
             }
         )
-    run = Counter(row["got"] not in ("old", "never run") for row in rows)[True]
+    run = Counter(row["got"] not in ("old", "no result") for row in rows)[True]
     return Table("Faults", f"{len(rows)} faults, of which {run} were run.", rows)
 
 

@@ -172,10 +172,10 @@ def test_the_same_build_says_how_far_it_is_from_over_and_what_a_dose_should_show
 
 
 def test_a_result_that_was_not_as_expected_stays_when_its_experiment_changes():
-    experiment = Experiment(**NOTHING)
+    experiment = Experiment(**NOTHING | {"class": "hypervisor slow"})
     line = make_line(experiment, exit_code=4) | {"definition": "another"}
     table = tables.make_tables(tables.match_results([experiment], [line]))["differed"]
-    assert table.text.startswith("1 of 1 results are not as expected")
+    assert table.text.startswith("Not as expected are 1 of 1 sessions with a planted fault")
     assert table.rows[0][4].endswith(", old")
 
 
