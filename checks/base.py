@@ -74,7 +74,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
     @property
     def rotation(self):
         """The places, of as many nodes as it takes, among which its runs rotate."""
-        return held.read_rotation(self.nodes_of(self))
+        return held.read().rotation(self.nodes_of(self))
 
     @classmethod
     def environments(cls):

@@ -73,7 +73,7 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded, Judging):
         self.tags = self.measured.tags_of(self) | {VERDICT, "overhead"}
         self.valid_prog_environs = self.measured.environments()
         # A session of `virtqual qualify` is judged by that, in all its rounds.
-        if held.read_system() or self.measured.explain_absence(self):
+        if held.read().system or self.measured.explain_absence(self):
             self.valid_systems = []
             return
         self.valid_systems = self.measured.systems("virtual")

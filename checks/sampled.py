@@ -101,11 +101,11 @@ class Sampled(Selection):
     @run_after("setup")
     def take_place(self):
         """Take the nodes of its place if the runs of a session rotate."""
-        nodes = held.list_places(self.current_partition.name, self.nodes)
+        nodes = held.read().list_places(self.current_partition.name, self.nodes)
         self.named_nodes = order.choose_nodes(self.slot, nodes, self.rotation) if nodes else []
         if nodes:
             self.job.options.append(f"--nodelist={','.join(self.named_nodes)}")
-            if self.nodes > 1 and not held.has_steps():
+            if self.nodes > 1 and not held.read().jobs:
                 # They share the network: of jobs with one name Slurm runs one at a time.
                 self.job.options += ["--dependency=singleton", "--job-name=virtqual-on-several-nodes"]
         # `StepScheduler` sorts the waiting cases by this tuple.

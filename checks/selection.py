@@ -26,7 +26,7 @@ class Selection(Guarded, Measuring):
         list(
             dict.fromkeys(
                 str(slot)
-                for width in held.list_widths()
+                for width in held.read().list_widths()
                 for slot in order.order_slots(*order.parse_pairs(), rotation=held.Rotation(width, width))
             )
         ),

@@ -48,7 +48,7 @@ def hold_allocation(name: str, lock: Path) -> Iterator[dict[str, str]]:
         while slurm.list_waiting_jobs(jobs):
             time.sleep(1)
         names = [partition.name for partition in partitions]
-        yield held.environment(name, dict(zip(names, jobs, strict=True)), 1)
+        yield held.SessionNodes(system=name, round=1, jobs=dict(zip(names, jobs, strict=True))).environment()
     finally:
         slurm.cancel_jobs({job: time.time()})
 

@@ -73,7 +73,7 @@ def list_checks(
         env = {
             "VIRTQUAL_CATALOGUE": str(file),
             "VIRTQUAL_PAIRS": "0:3" if with_hashes else "1:1",
-            **held.environment(system, {}, 0, of=nodes),
+            **held.SessionNodes(system=system, of=nodes).environment(),
         }
         ended = run(line, env, output, lambda event: None, threading.Event())
         if ended.error:

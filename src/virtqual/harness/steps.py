@@ -179,8 +179,9 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
 
     def submit(self, job: Any) -> None:
         """Start the job script as a step, now or when its nodes are free."""
-        allocation = held.find_component(job.sched_access)
-        job._jobid = f"{allocation}.{held.read_round()}-{next(self._submitted)}"
+        nodes = held.read()
+        allocation = nodes.find_component(job.sched_access)
+        job._jobid = f"{allocation}.{nodes.round}-{next(self._submitted)}"
         # The files are read and written later, in another working directory.
         job.error_file, job.output = Path(job.stderr).resolve(), Path(job.stdout).resolve()
         job.script = Path(job.script_filename).resolve()

@@ -33,10 +33,13 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     output = base.with_suffix(".log")
     # Nodes that were booted since are as cold as those of the first round.
     turns = part.first, part.last, part.recreated is not None or bool(session.lost or session.resumed)
+    nodes = held.SessionNodes(
+        system=job.head.system, round=part.number, jobs=job.held, rotated=job.rotated, of=job.stated
+    )
     env = {
         "VIRTQUAL_PAIRS": order.format_pairs(*turns),
         SESSION_VARIABLE: str(job.log.directory),
-        **held.environment(job.head.system, job.held, part.number, job.rotated, job.stated),
+        **nodes.environment(),
     }
     seconds = plan.estimate_round(job, session, part.checks, len(order.order_slots(*turns)) // 2)
     job.screen.round_begins(part.number, _describe(part, job.request, job.rotation(1).places), seconds)

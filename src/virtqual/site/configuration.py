@@ -95,8 +95,7 @@ def configuration(directory: Path) -> dict[str, Any]:
                 "remote_detect": False,
                 "topology_prefix": str(state / "topology"),
             },
-            *_configure_polling(files),
-            *_configure_modules(files),
+            *_configure_jobs(files),
         ],
         # All cases: `reframe --mode=full` (see checks/guarded.py).
         "modes": [{"name": "full", "options": ["-S scope=full"]}],
@@ -105,28 +104,23 @@ def configuration(directory: Path) -> dict[str, Any]:
     }
 
 
-def _configure_polling(files: Iterable[SystemFile]) -> list[dict[str, Any]]:
-    """Return settings by which ReFrame asks often for steps and for jobs of a scheduler of our own."""
+def _configure_jobs(files: Iterable[SystemFile]) -> list[dict[str, Any]]:
+    """Return the settings of ReFrame for the jobs of some systems."""
+    available = [file.content[1] for file in files if not isinstance(file.content, VirtqualError)]
+    session = held.read()
+    # ReFrame asks less and less often, and cases of a few seconds would wait for it.
+    often = {"poll_rate_max": 4, "poll_rate_min": 4}
     polled = [
-        file.name
-        for file in files
-        if not isinstance(file.content, VirtqualError)
-        and (file.content[1].native.own_scheduler or (held.has_steps() and file.name == held.read_system()))
+        system.name
+        for system in available
+        if system.native.own_scheduler or (session.jobs and system.name == session.system)
     ]
-    # ReFrame's own rate falls, and a case of a few seconds would wait for it.
-    return [{"poll_rate_max": 4, "poll_rate_min": 4, "target_systems": polled}] if polled else []
-
-
-def _configure_modules(files: Iterable[SystemFile]) -> list[dict[str, Any]]:
-    """Return settings by which job scripts are login shells, in which `module` is defined."""
-    names = [
-        file.name
-        for file in files
-        if not isinstance(file.content, VirtqualError) and file.content[1].modules_system != "nomod"
-    ]
-    # ReFrame would load modules in its own process, to find conflicts in the environment of this shell.
-    settings = {"use_login_shell": True, "resolve_module_conflicts": False}
-    return [{**settings, "target_systems": names}] if names else []
+    # `module` is defined in login shells. ReFrame would load modules in its own process, to find conflicts in
+    # the environment of this shell.
+    shells = {"use_login_shell": True, "resolve_module_conflicts": False}
+    with_modules = [system.name for system in available if system.modules_system != "nomod"]
+    settings = ((often, polled), (shells, with_modules))
+    return [{**keys, "target_systems": names} for keys, names in settings if names]
 
 
 def _configure_system(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any]:
@@ -144,8 +138,9 @@ def _configure_system(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any
         reason = str(file.content).removeprefix(f"system {file.name!r}: ")
         return {"name": file.name, "descr": reason, "hostnames": ["$^"], "partitions": [absent]}
     raw, system = file.content
-    if in_session := system.name == held.read_system():
-        system = system.use_nodes(held.read_nodes())
+    session = held.read()
+    if in_session := system.name == session.system:
+        system = system.use_nodes(session.of)
     environments = [stack.name for stack in stacks] or [NO_STACK]
     partitions = []
     for keys, partition in zip(raw["partitions"], system.partitions, strict=True):
@@ -158,7 +153,7 @@ def _configure_system(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any
                 "extras": {**keys["extras"], "nodes": partition.extras.nodes},
             }
             if in_session:
-                keys |= held.list_changed_keys(partition.name)
+                keys |= session.list_changed_keys(partition.name)
         partitions.append(keys)
     return {**raw, "partitions": partitions}
 

@@ -1,17 +1,12 @@
-"""The allocation that a session holds, handed to the ReFrame processes that it starts.
-
-The variable ``VIRTQUAL_ALLOCATIONS`` is JSON: ``system``; ``jobs``, by partition the id of its component of
-the heterogeneous job that the session holds (empty if each run is a job); ``round``, the number of the
-session's round; ``rotated``, by partition the nodes among which runs rotate (empty if they do not); ``of``,
-how many nodes of each side the session uses.
-"""
+"""The nodes of a session, and the places among which its runs rotate."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
 
 ALLOCATIONS_VARIABLE = "VIRTQUAL_ALLOCATIONS"
 #: The scheduler and the launcher of partitions whose allocation is held (``virtqual.harness.steps``).
@@ -43,36 +38,6 @@ class Rotation(NamedTuple):
         return divmod(pair, self.width)
 
 
-def environment(
-    system: str,
-    allocations: Mapping[str, str],
-    number: int,
-    rotated: Nodes | None = None,
-    of: int | None = None,
-) -> dict[str, str]:
-    """Return the variable that hands allocations to ReFrame, for the round of a number.
-
-    A session uses `of` nodes of each side; None for all that the system file states.
-    """
-    content = {
-        "system": system,
-        "round": str(number),
-        "jobs": dict(allocations),
-        "rotated": dict(rotated or {}),
-        "of": of,
-    }
-    return {ALLOCATIONS_VARIABLE: json.dumps(content)}
-
-
-def _read_variable() -> dict[str, Any]:
-    return dict(json.loads(os.environ.get(ALLOCATIONS_VARIABLE) or "{}"))
-
-
-def read_round() -> str:
-    """Return the number of the session's round."""
-    return str(_read_variable()["round"])
-
-
 def count_places(rotated: Nodes, nodes: int) -> int:
     """Return among how many places the runs of a case on so many nodes rotate; 0 if nodes are too few.
 
@@ -99,39 +64,6 @@ def rotate(rotated: Nodes, of: int, nodes: int) -> Rotation:
     return Rotation(count_places(rotated, nodes), max(of // nodes, 1) if rotated else 1)
 
 
-def read_rotation(nodes: int) -> Rotation:
-    """Return the rotation of a case on so many nodes, in a ReFrame that a session started."""
-    return rotate(_read_variable().get("rotated", {}), read_nodes() or 1, nodes)
-
-
-def list_widths() -> list[int]:
-    """Return all widths that a case may have in a ReFrame that a session started; see `Rotation`."""
-    count = (read_nodes() or 1) if _read_variable().get("rotated") else 1
-    return sorted({count // nodes for nodes in range(1, count + 1)}, reverse=True)
-
-
-def list_places(partition: str, nodes: int) -> list[list[str]]:
-    """Return the nodes of each place of a partition; none if runs do not rotate."""
-    names: Sequence[str] = _read_variable().get("rotated", {}).get(partition, ())
-    count = read_rotation(nodes).places if names else 0
-    return [list(names[place * nodes : (place + 1) * nodes]) for place in range(count)]
-
-
-def read_system() -> str | None:
-    """Return the system of the session that started this process; None without such a session."""
-    return _read_variable().get("system")
-
-
-def read_nodes() -> int | None:
-    """Return how many nodes of each side the session uses; None for all that the system file states."""
-    return _read_variable().get("of")
-
-
-def has_steps() -> bool:
-    """Return whether runs are steps of held allocations; otherwise each run is a job."""
-    return bool(_read_variable().get("jobs"))
-
-
 def list_step_options(jobs: Mapping[str, str], partition: str) -> list[str]:
     """Return the options by which `srun` starts a step in a partition's component of an allocation.
 
@@ -144,21 +76,58 @@ def list_step_options(jobs: Mapping[str, str], partition: str) -> list[str]:
     return [f"--jobid={next(iter(jobs.values()))}", f"--het-group={list(jobs).index(partition)}"]
 
 
-def find_component(step_options: Sequence[str]) -> str:
-    """Return the id of the component that the options of a step name."""
-    group = next(option.partition("=")[2] for option in step_options if option.startswith("--het-group="))
-    jobs: Sequence[str] = [*_read_variable()["jobs"].values()]
-    return jobs[int(group)]
+class SessionNodes(BaseModel):
+    """What a session hands to the ReFrame processes that it starts."""
+
+    model_config = ConfigDict(frozen=True)
+
+    #: None in a process that no session started.
+    system: str | None = None
+    #: Number of the session's round.
+    round: int = 0
+    #: By partition the id of its component of the job that the session holds; empty if each run is a job.
+    jobs: dict[str, str] = {}
+    #: By partition the nodes among which runs rotate; empty if they do not.
+    rotated: dict[str, list[str]] = {}
+    #: How many nodes of each side the session uses; None for all that the system file states.
+    of: int | None = None
+
+    def environment(self) -> dict[str, str]:
+        """Return the variable that hands it to ReFrame."""
+        return {ALLOCATIONS_VARIABLE: self.model_dump_json()}
+
+    def rotation(self, nodes: int) -> Rotation:
+        """Return the rotation of a case on so many nodes."""
+        return rotate(self.rotated, self.of or 1, nodes)
+
+    def list_widths(self) -> list[int]:
+        """Return all widths that a case may have; see `Rotation`."""
+        count = (self.of or 1) if self.rotated else 1
+        return sorted({count // nodes for nodes in range(1, count + 1)}, reverse=True)
+
+    def list_places(self, partition: str, nodes: int) -> list[list[str]]:
+        """Return the nodes of each place of a partition; none if runs do not rotate."""
+        names = self.rotated.get(partition, [])
+        count = self.rotation(nodes).places if names else 0
+        return [names[place * nodes : (place + 1) * nodes] for place in range(count)]
+
+    def find_component(self, step_options: Sequence[str]) -> str:
+        """Return the id of the component that the options of a step name."""
+        group = next(option.partition("=")[2] for option in step_options if option.startswith("--het-group="))
+        return list(self.jobs.values())[int(group)]
+
+    def list_changed_keys(self, partition: str) -> dict[str, Any]:
+        """Return the keys of a partition's configuration that a held allocation changes."""
+        if partition not in self.jobs:
+            return {}
+        return {
+            "scheduler": STEP,
+            "launcher": STEP,
+            "access": list_step_options(self.jobs, partition),
+            "max_jobs": MAX_WAITING_CASES,
+        }
 
 
-def list_changed_keys(partition: str) -> dict[str, Any]:
-    """Return the keys of a partition's configuration that a held allocation changes."""
-    jobs = _read_variable()["jobs"]
-    if partition not in jobs:
-        return {}
-    return {
-        "scheduler": STEP,
-        "launcher": STEP,
-        "access": list_step_options(jobs, partition),
-        "max_jobs": MAX_WAITING_CASES,
-    }
+def read() -> SessionNodes:
+    """Return what the session that started this process handed over."""
+    return SessionNodes.model_validate_json(os.environ.get(ALLOCATIONS_VARIABLE) or "{}")

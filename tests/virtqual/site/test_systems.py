@@ -340,7 +340,7 @@ def test_the_nodes_that_a_session_uses_are_those_that_the_checks_see(sites, monk
         return [partition["extras"]["nodes"] for partition in listed["right"]["partitions"]]
 
     assert count_nodes() == [8, 8]
-    for name, value in held.environment("right", {}, 1, of=2).items():
+    for name, value in held.SessionNodes(system="right", of=2).environment().items():
         monkeypatch.setenv(name, value)
     assert count_nodes() == [2, 2]
 
