@@ -85,6 +85,7 @@ def job(tmp_path):
         broken=[],
         screen=SimpleNamespace(note=lambda text: None),
         held={"vm": "7"},
+        entries=[],
         rotated={"bare": ["b1", "b2", "b3", "b4"], "vm": ["vm1", "vm2", "vm3", "vm4"]},
     )
     job.rotation = lambda nodes: held.rotate(job.rotated, 4, nodes)
@@ -111,9 +112,8 @@ def test_a_loss_is_noted_in_the_log_and_the_others_go_on(job):
     assert job.rotated == {"bare": ["b1", "b2", "b3"], "vm": ["vm2", "vm3", "vm4"]}
 
 
-def test_a_case_of_more_nodes_than_are_left_fails_although_the_loss_was_its_own(job, tmp_path):
-    entry = catalogue.Entry(name="wide", description="d", tags=("quick",), nodes=4)
-    catalogue.write([entry], tmp_path / catalogue.FILE)
+def test_a_case_of_more_nodes_than_are_left_fails_although_the_loss_was_its_own(job):
+    job.entries = [catalogue.Entry(name="wide", description="d", tags=("quick",), nodes=4)]
     job.log.append(Failed(failure=failure(check="wide")))
     part = Round(number=1, first=0, last=3)
     assert between.set_lost_nodes_aside(job, part, job.log.session())
@@ -177,16 +177,15 @@ def test_a_slurm_that_does_not_answer_ends_the_session(job, monkeypatch):
     assert job.broken == ["squeue: no answer"]
 
 
-def test_what_was_cut_off_is_asked_for_by_check(tmp_path):
+def test_what_was_cut_off_is_asked_for_by_check():
     tags = ("quick", "full")
     entries = [
         catalogue.Entry(name=name, description="d", tags=tags) for name in ("whole", "half", "never", "bad")
     ]
     entries.append(catalogue.Entry(name="absent", description="d", tags=tags, lacks="an input"))
     entries.append(catalogue.Entry(name="foreign", description="d", tags=tags, paired=False))
-    catalogue.write(entries, tmp_path / catalogue.FILE)
     job = SimpleNamespace(
-        log=SimpleNamespace(directory=tmp_path),
+        entries=entries,
         request=Request(system="x"),
         has=(set(), 1),
         rotation=lambda nodes: Rotation(),

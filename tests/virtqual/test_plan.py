@@ -77,14 +77,13 @@ def test_how_long_a_session_takes_follows_from_the_last_runs_of_what_is_asked_fo
         runs = [
             made_run(side, 0, check=check, end=end) for check, end in times for side in ("native", "virtual")
         ]
-        catalogue.write(entries, keep(session_of(runs, name=name), paths.sessions()) / catalogue.FILE)
+        keep(session_of(runs, name=name), paths.sessions())
 
     new = catalogue.Entry(name="never_run", description="d", tags=("new", "full"))
-    catalogue.write([*entries, new], tmp_path / catalogue.FILE)
     native = SimpleNamespace(scale="standard", run_seconds=None)
 
     def seconds(**asked):
-        alone = {"rotated": {}, "has": (set(), 1), "log": SimpleNamespace(directory=tmp_path)}
+        alone = {"rotated": {}, "has": (set(), 1), "entries": [*entries, new]}
         system = SimpleNamespace(native=native)
         job = SimpleNamespace(request=Request(system="site", **asked), system=system, **alone)
         return plan.estimate_round(job, session_of([]), (), 2)
@@ -119,7 +118,7 @@ def test_nodes_that_all_work_at_once_are_as_busy_as_the_slower_side():
 SERIES = "lammps_loop_time@lj"
 
 
-def plan_next(tmp_path, *, first=4, last=7, failed=(), recreate_vms=(), boots=1, places=1):
+def plan_next(*, first=4, last=7, failed=(), recreate_vms=(), boots=1, places=1):
     """Return the ranges of the rounds that bring the pairs of one series, and why no more are run."""
     notes = []
     session = SimpleNamespace(
@@ -130,7 +129,7 @@ def plan_next(tmp_path, *, first=4, last=7, failed=(), recreate_vms=(), boots=1,
     job = SimpleNamespace(
         request=Request(system="site"),
         system=SimpleNamespace(virtual=SimpleNamespace(recreate_vms=recreate_vms)),
-        log=SimpleNamespace(directory=tmp_path),
+        entries=[catalogue.Entry(name="lj", description="d", tags=("quick",))],
         screen=SimpleNamespace(note=notes.append),
         rotation=lambda nodes: Rotation(places, places),
     )
@@ -143,22 +142,21 @@ def plan_next(tmp_path, *, first=4, last=7, failed=(), recreate_vms=(), boots=1,
     ("first", "failed", "reason"),
     [(4, ["lj"], "a run of it failed"), (36, [], "too many of its pairs do not count")],
 )
-def test_needed_pairs_that_are_not_run_are_named(tmp_path, first, failed, reason):
-    rounds, notes = plan_next(tmp_path, first=first, last=first + 3, failed=failed)
+def test_needed_pairs_that_are_not_run_are_named(first, failed, reason):
+    rounds, notes = plan_next(first=first, last=first + 3, failed=failed)
     assert (rounds, notes) == ([], [f"no more pairs, although undecided: lj ({reason})"])
 
 
-def test_pairs_of_a_rotation_are_bounded_by_turns(tmp_path):
+def test_pairs_of_a_rotation_are_bounded_by_turns():
     """The last look of eight places rests on 18 turns, which are 144 pairs."""
-    catalogue.write([catalogue.Entry(name="lj", description="d", tags=("quick",))], tmp_path / catalogue.FILE)
-    assert plan_next(tmp_path, first=32, last=143, places=8)[0] == [(4, 17)]
-    assert plan_next(tmp_path, first=36 * 8, last=37 * 8 - 1, places=8)[0] == []
+    assert plan_next(first=32, last=143, places=8)[0] == [(4, 17)]
+    assert plan_next(first=36 * 8, last=37 * 8 - 1, places=8)[0] == []
 
 
-def test_pairs_that_a_flagged_metric_needs_have_boots_of_their_own_two_by_two(tmp_path):
-    assert plan_next(tmp_path)[0] == [(4, 7)]
+def test_pairs_that_a_flagged_metric_needs_have_boots_of_their_own_two_by_two():
+    assert plan_next()[0] == [(4, 7)]
     anew = {"recreate_vms": ("recreate",), "last": 8}
-    assert plan_next(tmp_path, **anew)[0] == [(4, 5), (6, 9)]
-    assert plan_next(tmp_path, **anew, boots=2)[0] == [(4, 9)]
+    assert plan_next(**anew)[0] == [(4, 5), (6, 9)]
+    assert plan_next(**anew, boots=2)[0] == [(4, 9)]
     # Four pairs have two boots.
-    assert plan_next(tmp_path, first=0, last=3, recreate_vms=("recreate",), boots=0)[0] == [(0, 1), (2, 3)]
+    assert plan_next(first=0, last=3, recreate_vms=("recreate",), boots=0)[0] == [(0, 1), (2, 3)]

@@ -233,9 +233,7 @@ def test_one_that_is_not_wanted_any_more_never_begins():
     assert begun(line) == []
 
 
-def test_a_turn_that_was_cut_off_is_run_again_as_a_whole(tmp_path):
-    entry = catalogue.Entry(name="lj", description="d", tags=("quick", "full"))
-    catalogue.write([entry], tmp_path / catalogue.FILE)
+def test_a_turn_that_was_cut_off_is_run_again_as_a_whole():
     sides = ("native", "virtual")
     runs = [SimpleNamespace(check="lj", pair=pair, side=side) for pair in range(3) for side in sides]
     # Of the second turn only one pair of two has run.
@@ -244,7 +242,7 @@ def test_a_turn_that_was_cut_off_is_run_again_as_a_whole(tmp_path):
         has=(set(), 2),
         rotation=lambda nodes: Rotation(2, 2),
         request=Request(system="site"),
-        log=SimpleNamespace(directory=tmp_path),
+        entries=[catalogue.Entry(name="lj", description="d", tags=("quick", "full"))],
     )
     (again,) = plan.repeat_unfinished(asked, left, Round(number=1, first=0, last=3))
     assert (again.first, again.last, again.checks) == (2, 4, ("lj",))

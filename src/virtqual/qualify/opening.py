@@ -82,12 +82,12 @@ def prepare(request: Request, screen: Terminal, held: ExitStack) -> Qualificatio
     stated_nodes, system = system.native.nodes, system.use_nodes(request.nodes)
     lock, watch = _lock_system(system, screen, held)
     head, log = _open(system, chosen, _stack_facts(stack), earlier, request)
-    catalogue.write(entries, log.directory / catalogue.FILE)
     notes = _make_notes(head, request, earlier, chosen)
     if system.native.nodes < stated_nodes:
         notes.append(f"It uses {system.native.nodes} of {stated_nodes} nodes of each side (--nodes).")
     pairs = plan.look_schedule(request, chosen)
-    return _begin(Qualification(request, screen, system, log, head, earlier, *pairs, watch, lock), notes)
+    job = Qualification(request, screen, system, log, head, earlier, entries, *pairs, watch, lock)
+    return _begin(job, notes)
 
 
 def resume(name: str, resumed_by: Request, screen: Terminal, held: ExitStack) -> Qualification:
@@ -112,7 +112,6 @@ def resume(name: str, resumed_by: Request, screen: Terminal, held: ExitStack) ->
     cancel_jobs(log.unfinished())
     now = datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="seconds")
     log.reopen()
-    catalogue.write(entries, log.directory / catalogue.FILE)
     ended = begun.conclusion or "It ended before anything was concluded."
     log.append(Resumed(resumption=Resumption(time=now, ended=ended, node_lost=begun.node_lost)))
     head = Head.model_validate(begun.model_dump(by_alias=True, include=set(Head.model_fields)))
@@ -120,7 +119,8 @@ def resume(name: str, resumed_by: Request, screen: Terminal, held: ExitStack) ->
     if head.build_is_stated:
         notes.append(f"The hypervisor is still the same: {_STATED_NOTE}")
     pairs = plan.look_schedule(request, chosen)
-    return _begin(Qualification(request, screen, system, log, head, earlier, *pairs, watch, lock), notes)
+    job = Qualification(request, screen, system, log, head, earlier, entries, *pairs, watch, lock)
+    return _begin(job, notes)
 
 
 def _lock_system(system: System, screen: Terminal, held: ExitStack) -> tuple[int, Watch]:
@@ -147,15 +147,16 @@ def _check_policy(request: Request, system: System) -> None:
 
 
 def _begin(job: Qualification, notes: list[str]) -> Qualification:
-    """Name the session in the lock, and show its begin."""
+    """Keep the list of checks, name the session in the lock, and show its begin."""
+    catalogue.write(job.entries, job.log.directory / catalogue.FILE)
     if job.watch.short:
         job.nodes = min(map(job.watch.working, systems.SIDES))
         notes += [f"{reason}: the session uses {job.nodes} of each side." for reason in job.watch.short]
     notes += _name_outliers(job)
     # A check that was not measured must not be taken for passed.
-    entries = catalogue.select(plan.read_entries(job.log.directory), job.request.names, job.request.tags)
-    job.not_run = catalogue.group_missing(catalogue.find_missing(entries, *job.has))
-    job.too_large = plan.find_cases_of_more_nodes(job, entries)
+    requested_entries = catalogue.select(job.entries, job.request.names, job.request.tags)
+    job.not_run = catalogue.group_missing(catalogue.find_missing(requested_entries, *job.has))
+    job.too_large = plan.find_cases_of_more_nodes(job)
     name_holder(job.lock, f"session {job.head.session}")
     job.screen.begin(job.head, notes)
     job.watch.jobs = job.log.unfinished

@@ -31,6 +31,10 @@ from virtqual.harness.guards import RunCases, loaded_entries, loaded_paths
 from virtqual.harness.kinds import PIPELINE, judges, measures
 from virtqual.harness.order import parse_pairs
 from virtqual.harness.recorder import Recorder
+from virtqual.qualify import opening
+from virtqual.qualify.concluding import conclude_session, remove_if_empty
+from virtqual.report.console import verbatim
+from virtqual.report.terminal import Terminal
 from virtqual.runs import Run
 from virtqual.session.log import Finished, Log
 from virtqual.session.session import Session
@@ -56,8 +60,6 @@ class PlainRun:
     def session(self, stack: str) -> Session:
         """Return the session of a stack as it was judged: the first call judges it, when all has run."""
         if stack not in self._sessions:
-            from virtqual.qualify.concluding import conclude_session
-
             first, last, _ = parse_pairs()
             self._sessions[stack] = conclude_session(
                 self.logs[stack],
@@ -69,13 +71,6 @@ class PlainRun:
                 looks=[last - first + 1],
             )
         return self._sessions[stack]
-
-    def remove_empty_sessions(self) -> None:
-        """Remove the sessions in which nothing was run."""
-        from virtqual.qualify.concluding import remove_if_empty
-
-        for log in self.logs.values():
-            remove_if_empty(log)
 
 
 def find_session(stack: str) -> Session:
@@ -159,7 +154,8 @@ def _run_plainly(runner: Any, run_cases: RunCases, testcases: list[Any], restore
         finally:
             sessions = [run.session(stack) for stack in run.logs]
             _show(sessions, run.logs)
-            run.remove_empty_sessions()
+            for log in run.logs.values():
+                remove_if_empty(log)
             count = sum(len(session.verdicts) for session in sessions)
             getlogger().info(f"One error rate holds for all {count} verdicts of this run.")
     sides = {case.check.slot.side for case in (*measuring, *restored) if _is_sample(case)}
@@ -177,8 +173,6 @@ def _run_plainly(runner: Any, run_cases: RunCases, testcases: list[Any], restore
 
 def _open_run(cases: Sequence[Any], restored: Sequence[Any], lock: ExitStack) -> PlainRun:
     """Open a session for each stack of the cases, with the runs that were restored."""
-    from virtqual.qualify import opening
-
     stacks = list(dict.fromkeys(case.environ.name for case in cases))
     is_pipeline_job = bool(os.environ.get(PIPELINE))
     own_checks = paths.root() / "checks"
@@ -218,9 +212,6 @@ def _stage_in(session: str) -> None:
 
 def _show(sessions: Iterable[Session], logs: Mapping[str, Log]) -> None:
     """Print the conclusions of a run, as `virtqual qualify` does."""
-    from virtqual.report.console import verbatim
-    from virtqual.report.terminal import Terminal
-
     for session in sessions:
         stack, text = session.stack["name"], io.StringIO()
         Terminal(verbatim(file=text, width=80)).end(session, str(logs[stack].directory))

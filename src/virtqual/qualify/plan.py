@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from virtqual.errors import UsageError
@@ -114,7 +113,7 @@ def divide_among_boots(job: Qualification, session: Session, rounds: Sequence[Ro
 
 def _rotations(job: Qualification) -> dict[str, Rotation]:
     """Return the rotation of each check's runs; that of one place for a check that is not listed."""
-    nodes = _nodes_of_cases(read_entries(job.log.directory))
+    nodes = _nodes_of_cases(job.entries)
     return defaultdict(Rotation, {check: job.rotation(count) for check, count in nodes.items()})
 
 
@@ -133,7 +132,7 @@ def count_unfinished_turns(job: Qualification, session: Session, part: Round) ->
 
 def _list_fit(job: Qualification) -> list[Entry]:
     """Return the checks on both sides that can run in the session."""
-    return [e for e in read_entries(job.log.directory) if e.paired and not e.explain_unfit(*job.has)]
+    return [e for e in job.entries if e.paired and not e.explain_unfit(*job.has)]
 
 
 def _turns(session: Session, check: str, rotation: Rotation) -> list[int]:
@@ -156,19 +155,19 @@ def repeat_unfinished(job: Qualification, session: Session, part: Round) -> list
     return _make_rounds(session, ranges)
 
 
-def find_cases_of_more_nodes(job: Qualification, entries: Iterable[Entry]) -> list[str]:
+def find_cases_of_more_nodes(job: Qualification) -> list[str]:
     """Return the selected cases that take more nodes than can run jobs, but no more than are stated."""
-    selected, (features, nodes) = select_cases(job.request, entries), job.has
+    selected, (features, nodes) = select_cases(job.request, job.entries), job.has
     return [
         entry.case
-        for entry in entries
+        for entry in job.entries
         if entry.case in selected and entry.nodes > nodes and not entry.explain_unfit(features, job.stated)
     ]
 
 
 def find_too_large(job: Qualification, checks: Iterable[str]) -> dict[str, int]:
     """Return the checks that take more nodes than are left for rotation, with their numbers of nodes."""
-    nodes, rotations = _nodes_of_cases(read_entries(job.log.directory)), _rotations(job)
+    nodes, rotations = _nodes_of_cases(job.entries), _rotations(job)
     return {check: nodes[check] for check in checks if not rotations[check].places}
 
 
@@ -238,11 +237,6 @@ def recall_seconds(system: str) -> dict[str, Mapping[Side, float]]:
         for case, durations in summary.durations.items():
             seconds.setdefault(case, durations.medians)
     return seconds
-
-
-def read_entries(directory: Path) -> tuple[Entry, ...]:
-    """Return the checks that the ReFrame of a session has listed."""
-    return catalogue.read(directory / catalogue.FILE)
 
 
 def _nodes_of_cases(entries: Iterable[Entry]) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from virtqual.harness.catalogue import Entry
 from virtqual.report.terminal import Terminal
 from virtqual.session.log import Log
 from virtqual.session.session import Head, Request, Session
@@ -23,6 +24,8 @@ class Qualification:
     log: Log
     head: Head
     earlier: Session | None
+    #: All checks that ReFrame has for the system.
+    entries: tuple[Entry, ...]
     #: The numbers of pairs after which a decision is tried.
     looks: tuple[int, ...]
     #: How many pairs the first round has.
