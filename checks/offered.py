@@ -80,7 +80,7 @@ class Offered(Measurement):
         if previous and not previous[0].warm_up:
             self.native_peak = previous[0].native_peak
         else:
-            decided = repetitions.decided_peak(self.current_environ.name, self.case)
+            decided = repetitions.decided_peaks.get((self.current_environ.name, self.case))
             peaks = [peak for warm_up in previous for peak in warm_up.native_peaks]
             if decided is None and not peaks and not self.is_dry_run():
                 raise InfrastructureError(

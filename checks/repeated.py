@@ -51,7 +51,7 @@ class Repeated(rfm.RegressionTestPlugin):
         previous = self.previous_tests()
         if previous and not previous[0].warm_up:
             return previous[0].repetitions
-        if count := repetitions.decided_starts(self.current_environ.name, self.case):
+        if count := repetitions.decided_starts.get((self.current_environ.name, self.case)):
             return count
         times = [StartTime(*time) for warm_up in previous for time in warm_up.start_times]
         starts = [results for warm_up in previous for results in warm_up.start_results]

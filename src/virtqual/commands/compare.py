@@ -15,7 +15,7 @@ from virtqual import paths
 from virtqual.commands.messages import print_doubts, write_output
 from virtqual.errors import UsageError
 from virtqual.report import page
-from virtqual.report.comparison import ComparedSeries, compare, differing, letters, shared
+from virtqual.report.comparison import ComparedSeries, compare, differing, letters
 from virtqual.report.console import verbatim
 from virtqual.session.store import find, load
 
@@ -58,8 +58,8 @@ def command(
         overview.add_row(Text(name, "bold"), Text(session.session), Text(outcome), Text(session.hypervisor))
     differ = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
     differ.add_column(style="dim")
-    for fact, words in differing(loaded):
-        differ.add_row(Text(fact), Text("\n".join(f"{who}: {word}" for who, word in shared(words))))
+    for fact, texts in differing(loaded):
+        differ.add_row(Text(fact), Text("\n".join(f"{who}: {text}" for who, text in texts)))
     _say.print(overview, differ, sep="\n")
     _say.print(_table(rows, names))
     _say.print(

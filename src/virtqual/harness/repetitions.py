@@ -24,12 +24,17 @@ from virtqual.verdict.clock import find_coarse_clock, find_steps
 MAX_STARTS = 25
 #: The share of a job's time limit for all repetitions: a slow run must not be ended as a broken one.
 SHARE_OF_LIMIT = 0.5
-
-
 #: The time of the program in each run by scale, s: at least on the faster side, in all repetitions.
 AIMS = {"small": 2.0, "standard": 20.0}
 #: How many times as long the slower side takes at most, which goes before.
 MAX_SLOWER = 3
+#: The name of the answer by which the runs of a service agree on their offered rates.
+NATIVE_PEAK = "native peak"
+
+#: By stack and case: the number of starts in earlier rounds and sessions. A case without one has warm-ups.
+decided_starts: dict[tuple[str, str], int] = {}
+#: The native peak of which their runs were offered shares.
+decided_peaks: dict[tuple[str, str], float] = {}
 
 
 class StartTime(NamedTuple):
@@ -86,14 +91,6 @@ def count_for_clock(starts: Sequence[Sequence[Result]], hypervisor_class: str) -
     return max(counts)
 
 
-#: The name of the answer by which the runs of a service agree on their offered rates.
-NATIVE_PEAK = "native peak"
-
-#: By stack and case: the numbers and the peaks of earlier rounds and sessions, for this process.
-_decided: dict[tuple[str, str], int] = {}
-_peaks: dict[tuple[str, str], float] = {}
-
-
 def starts_of(session: Session) -> dict[str, int]:
     """Return by case how often the runs of a session started its program."""
     return {run.check: run.repetitions for run in session.runs}
@@ -107,17 +104,8 @@ def peaks_of(session: Session) -> dict[str, float]:
 
 def take_over(session: Session) -> None:
     """Make the runs of this process repeat their programs as a session and its earlier session do."""
+    stack = session.stack["name"]
     for case, count in {**starts_of(session), **session.repetitions}.items():
-        _decided[session.stack["name"], case] = count
+        decided_starts[stack, case] = count
     for case, peak in {**peaks_of(session), **session.peaks}.items():
-        _peaks[session.stack["name"], case] = peak
-
-
-def decided_starts(stack: str, case: str) -> int | None:
-    """Return how often the runs of a case must start its program; None if its warm-ups decide."""
-    return _decided.get((stack, case))
-
-
-def decided_peak(stack: str, case: str) -> float | None:
-    """Return the native peak of which the runs of a case are offered shares; None if its warm-ups show it."""
-    return _peaks.get((stack, case))
+        decided_peaks[stack, case] = peak

@@ -130,24 +130,12 @@ def _find_cost(values: Floats, base: Floats, better: Direction) -> float:
     return (1 if better == "lower" else -1) * float(np.mean(np.log(values / base)))
 
 
-def differing(sessions: Sequence[Session]) -> Iterator[tuple[str, list[str]]]:
-    """Yield each fact in which the sessions differ, with the text of each session."""
+def differing(sessions: Sequence[Session]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield each fact in which the sessions differ: its texts, each with the letters of its sessions."""
     facts_by_session = [facts(session) for session in sessions]
     for name in dict.fromkeys(name for session in facts_by_session for name in session):
-        texts = [session.get(name, "not said") for session in facts_by_session]
-        if len(set(texts)) > 1:
-            yield name, texts
-
-
-def shared(texts: Sequence[str]) -> list[tuple[str, str]]:
-    """Return each different text of the sessions once, with the letters of its sessions.
-
-    Examples
-    --------
-    >>> shared(["7.2", "10.0", "7.2"])
-    [('A, C', '7.2'), ('B', '10.0')]
-    """
-    letters_by_text: dict[str, list[str]] = {}
-    for letter, text in zip(letters(len(texts)), texts, strict=True):
-        letters_by_text.setdefault(text, []).append(letter)
-    return [(", ".join(names), text) for text, names in letters_by_text.items()]
+        letters_by_text: dict[str, list[str]] = {}
+        for letter, session in zip(letters(len(sessions)), facts_by_session, strict=True):
+            letters_by_text.setdefault(session.get(name, "not said"), []).append(letter)
+        if len(letters_by_text) > 1:
+            yield name, [(", ".join(names), text) for text, names in letters_by_text.items()]

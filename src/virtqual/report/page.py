@@ -32,7 +32,7 @@ from virtqual.references import project_references
 from virtqual.references.marks import Mark
 from virtqual.references.published import Claim, PublishedCase, Study, load_studies
 from virtqual.report import plots
-from virtqual.report.comparison import ComparedSeries, compare, differing, letters, shared
+from virtqual.report.comparison import ComparedSeries, compare, differing, letters
 from virtqual.report.identity import describe
 from virtqual.report.projection import Slowdown, project_noise
 from virtqual.report.terminal import describe_head, format_duration
@@ -95,7 +95,7 @@ def render_comparison(sessions: Sequence[Session]) -> str:
         f"{len(sessions)} sessions side by side",
         sessions=list(zip(names, sessions, strict=True)),
         names=names,
-        differences=[(fact, shared(words)) for fact, words in differing(sessions)],
+        differences=list(differing(sessions)),
         forest=forest,
         metrics=metrics,
     )

@@ -111,20 +111,24 @@ def session(stack, starts, earlier):
 
 
 def test_an_earlier_round_and_an_earlier_session_are_taken_over_by_stack(monkeypatch):
-    monkeypatch.setattr(repetitions, "_decided", {})
+    monkeypatch.setattr(repetitions, "decided_starts", {})
     repetitions.take_over(session("first", {"stream": 4, "hpl": 1}, earlier={"lammps": 7}))
     repetitions.take_over(session("second", {"stream": 5}, earlier={"stream": 3}))
     cases = ("stream", "hpl", "lammps", "milc")
-    assert [repetitions.decided_starts("first", case) for case in cases] == [4, 1, 7, None]
+    assert [repetitions.decided_starts.get(("first", case)) for case in cases] == [4, 1, 7, None]
     # The number of the earlier session goes before.
-    assert [repetitions.decided_starts("second", case) for case in ("stream", "hpl")] == [3, None]
+    assert [repetitions.decided_starts.get(("second", case)) for case in ("stream", "hpl")] == [3, None]
 
 
 def test_the_native_peak_of_an_earlier_session_goes_before_that_of_an_earlier_round(monkeypatch):
-    monkeypatch.setattr(repetitions, "_peaks", {})
+    monkeypatch.setattr(repetitions, "decided_peaks", {})
     peak = Answer(name=repetitions.NATIVE_PEAK, value=120.0, tolerance=1e-9)
     other = Answer(name="energy", value=7.0, tolerance=1e-9)
     runs = [SimpleNamespace(check=check, repetitions=1, answers=(other, peak)) for check in ("db", "web")]
     head = session("stack", {}, earlier={})
     repetitions.take_over(head.model_copy(update={"runs": runs, "peaks": {"web": 90.0}}))
-    assert [repetitions.decided_peak("stack", case) for case in ("db", "web", "stream")] == [120, 90, None]
+    assert [repetitions.decided_peaks.get(("stack", case)) for case in ("db", "web", "stream")] == [
+        120,
+        90,
+        None,
+    ]
