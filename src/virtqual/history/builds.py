@@ -47,8 +47,7 @@ class Level:
     @property
     def text(self) -> str:
         """The overhead with its interval of 95 %, such as ``5.0% slower (3.0% to 7.0%)``."""
-        reach = 1.96 * self.error
-        return describe_slowdown(self.log, self.better, (self.log - reach, self.log + reach))
+        return _describe_estimate(self.log, self.error, self.better)
 
     @property
     def estimate(self) -> str:
@@ -310,15 +309,14 @@ def _describe_steps(
         notes.append(
             "test next: a build from between these two, if there is one; else what changed, one at a time"
         )
-    return ChangeText(
-        where, tuple((metric.name, _format_size(step, metric.better)) for metric, step in steps), tuple(notes)
-    )
+    sizes = [(m.name, _describe_estimate(step.size, step.error, m.better)) for m, step in steps]
+    return ChangeText(where, tuple(sizes), tuple(notes))
 
 
-def _format_size(step: Step, better: Direction) -> str:
-    """Return a step with its interval of 95 %, such as ``22.0% slower (20.0% to 24.0%)``."""
-    reach = 1.96 * step.error
-    return describe_slowdown(step.size, better, (step.size - reach, step.size + reach))
+def _describe_estimate(log: float, error: float, better: Direction) -> str:
+    """Return a difference with its interval of 95 %, such as ``22.0% slower (20.0% to 24.0%)``."""
+    reach = 1.96 * error
+    return describe_slowdown(log, better, (log - reach, log + reach))
 
 
 def describe_notes(place: Place, marks: Iterable[Mark], waivers: Iterable[Waiver]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from virtqual.history.boots import measure_boots, moderate
-from virtqual.history.pair_noise import estimate_noise, find_stalls, timer_noise, usual_noise
+from virtqual.history.pair_noise import estimate_noise, find_stalls, usual_noise
 from virtqual.verdict.estimate import Floats, append_mean
 from virtqual.verdict.pairs import SIDES, Series
 
@@ -112,13 +112,14 @@ def _estimate_roundings(series: Sequence[Series]) -> Floats:
 def estimate_rounding(values: Floats) -> Floats:
     """Return the standard deviation of a pair's log difference by the digits that values show.
 
+    Both sides are rounded by up to half a unit of the last place.
+
     Parameters
     ----------
     values
         Shape (n_runs, n_points); the result has the shape (n_points,).
     """
-    step = last_place(values)
-    noise = [timer_noise(step, value) for value in np.median(values, axis=0)]
+    noise = last_place(values) / np.median(values, axis=0) / math.sqrt(6)
     return np.maximum(noise, MIN_PAIR_SIGMA)
 
 

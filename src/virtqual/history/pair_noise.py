@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
@@ -63,7 +61,7 @@ def estimate_noise(d: ArrayLike, floor: ArrayLike = 0.0) -> tuple[Floats, Floats
         Differences of the pairs of each session, shape (..., n_sessions, n_pairs), NaN if a session has
         fewer or a run stalled; sessions with fewer than two pairs are left out.
     floor
-        The smallest standard deviation, shape (...): that of the timer alone; see `timer_noise`.
+        The smallest standard deviation, shape (...): that of the timer alone.
 
     Returns
     -------
@@ -109,11 +107,3 @@ def _trigamma_inverse(y: Floats) -> Floats:
         value = special.polygamma(1, x)
         x = x + value * (1 - value / y) / special.polygamma(2, x)
     return np.asarray(x, dtype=np.float64)
-
-
-def timer_noise(step: float, value: float) -> float:
-    """Return the standard deviation that a timer's resolution alone gives to a pair's log difference.
-
-    Each side is rounded by up to half a step, in the unit of the typical value.
-    """
-    return step / value / math.sqrt(6)

@@ -1,5 +1,6 @@
 """Later commands load the proposals of `virtqual propose`, which have the noise of the sessions."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,6 @@ from made_series import samples_of
 
 from virtqual.errors import UsageError
 from virtqual.history.noise_entries import noise_entry
-from virtqual.history.pair_noise import timer_noise
 from virtqual.history.propose import propose
 from virtqual.references import load_references
 from virtqual.verdict.noise import sigma_of
@@ -85,7 +85,7 @@ def test_a_timer_of_few_digits_is_never_taken_for_exact(metrics):
     points = (1.0, 2.0)
     series = [series_of(metrics["mpi_latency"], "here", "constant", rng, 4, points) for _ in range(4)]
     entry = noise_entry(series, "test")
-    assert entry["sigma"] == pytest.approx([timer_noise(0.01, 0.39)] * 2, rel=0.1)
+    assert entry["sigma"] == pytest.approx([0.01 / 0.39 / math.sqrt(6)] * 2, rel=0.1)
 
 
 @pytest.mark.parametrize("points", [(), (1.0, 2.0, 4.0)])

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from virtqual.history.pair_noise import estimate_noise, find_stalls, timer_noise, usual_noise
+from virtqual.history.pair_noise import estimate_noise, find_stalls, usual_noise
 from virtqual.verdict.estimate import MAX_HISTORY_DF
 
 SD = 0.02
@@ -62,5 +62,4 @@ def test_the_weight_of_a_history_is_how_alike_its_nights_are():
 
 
 def test_a_timer_that_shows_no_noise_has_some():
-    floor = timer_noise(0.01, 0.39)
-    assert estimate_noise(np.zeros((4, 4)), floor)[0] == pytest.approx(0.01 / 0.39 / math.sqrt(6))
+    assert estimate_noise(np.zeros((4, 4)), 0.01)[0] == pytest.approx(0.01)
