@@ -111,7 +111,7 @@ def compare_with_nodes(system: System, native: Observed, virtual: Observed) -> I
 
 
 def _format_difference(value: object, fact: Fact) -> str:
-    return f"states {value}, but it is {fact.value} ({fact.source} {fact.place}{fact.note})"
+    return f"states {value}, but it is {fact.value} ({fact.origin})"
 
 
 def _compare_rdma(system: System, side: str, observed: Observed) -> Iterator[str]:

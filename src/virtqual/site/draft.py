@@ -119,9 +119,7 @@ class Draft:
     def _complete_facts(self, group: str, facts: Mapping[str, Fact]) -> dict[str, Fact]:
         """Return facts of one side, with a sentence for each required one that the node does not show."""
         missing = {
-            key: Fact(f"{TODO}{sentence}", "", "")
-            for key, sentence in _REQUIRED[group].items()
-            if key not in facts
+            key: Fact(f"{TODO}{sentence}") for key, sentence in _REQUIRED[group].items() if key not in facts
         }
         return {
             key: fact for key, fact in {**facts, **missing}.items() if self._has_rdma or key not in _RDMA_KEYS
@@ -144,7 +142,7 @@ def _todo(sentence: str) -> str:
 
 def _format_facts(facts: Mapping[str, Fact], indent: int) -> Iterator[str]:
     for key, fact in facts.items():
-        comment = f"  # {fact.source} {fact.place}{fact.note}" if fact.source else ""
+        comment = f"  # {fact.origin}" if fact.origin else ""
         yield f'{" " * indent}"{key}": {json.dumps(fact.value)},{comment}'
 
 
@@ -158,7 +156,7 @@ def _describe_hypervisor(observed: Observed) -> Iterator[str]:
         "accelerator": "kvm, esxi, xen, hyperv or tcg",
     }
     yield '    "hypervisor": {'
-    facts = {key: shown.get(key, Fact(f"{TODO}{text}", "", "")) for key, text in sentences.items()}
+    facts = {key: shown.get(key, Fact(f"{TODO}{text}")) for key, text in sentences.items()}
     yield from _format_facts(facts, 8)
     yield "    },"
     classes = "kvm, esxi, or production, which is stricter"

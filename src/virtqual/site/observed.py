@@ -21,20 +21,10 @@ _UNIT_BYTES = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 @dataclass(frozen=True)
 class Fact:
-    """A value of a system file.
-
-    Attributes
-    ----------
-    source, place
-        What shows the value, such as ``sinfo: CPUS of``, and the name of a node or partition.
-    note
-        The end of a comment on the value.
-    """
+    """A value of a system file, and what shows it, such as ``sinfo: CPUS of n1``; empty for a TODO."""
 
     value: Any
-    source: str
-    place: str
-    note: str = ""
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,16 +55,17 @@ def observe(partition: SlurmPartition, identity: Identity) -> Observed:
     node = shorten(identity.node) if seen(identity.node) else partition.name
     size = partition.sizes.get(node, partition.common_size)
     processor = {
-        "num_cpus": Fact(size.cpus, "sinfo: CPUS of", node),
-        "num_cpus_per_core": Fact(size.cpus_per_core, "sinfo: CPUS and cores of", node),
+        "num_cpus": Fact(size.cpus, f"sinfo: CPUS of {node}"),
+        "num_cpus_per_core": Fact(size.cpus_per_core, f"sinfo: CPUS and cores of {node}"),
     }
     if seen(sockets := identity.topology.sockets):
-        processor["num_sockets"] = Fact(sockets, "sockets in /sys of", node)
+        processor["num_sockets"] = Fact(sockets, f"sockets in /sys of {node}")
+    node_count = len(partition.sizes) - len(partition.other_nodes)
     scale = "standard" if size.cores >= MIN_STANDARD_CORES else "small"
     extras = {
-        "nodes": Fact(len(partition.sizes) - len(partition.other_nodes), "sinfo: nodes of", partition.name),
+        "nodes": Fact(node_count, f"sinfo: nodes of {partition.name}"),
         **_observe_memory(identity, node, size.memory_mib),
-        "scale": Fact(scale, f"{size.cores} cores of", node),
+        "scale": Fact(scale, f"{size.cores} cores of {node}"),
         **_observe_rdma(identity, node),
     }
     return Observed(partition, node, identity, processor, extras, _observe_hypervisor(identity, node))
@@ -85,16 +76,16 @@ def _observe_memory(identity: Identity, node: str, slurm_mib: int | None) -> dic
     if seen(total := identity.memory.total_mib):
         # Slurm's configuration may give jobs less than there is.
         usable, share = min(total, slurm_mib or total), 1 - SYSTEM_MEMORY_SHARE
-        note = f"; its system keeps {SYSTEM_MEMORY_SHARE:.0%}"
-        facts["memory_mib"] = Fact(int(usable * share), f"{share:.0%} of the {usable} MiB of", node, note)
+        origin = f"{share:.0%} of the {usable} MiB of {node}; its system keeps {SYSTEM_MEMORY_SHARE:.0%}"
+        facts["memory_mib"] = Fact(int(usable * share), origin)
     if seen(topology.numa):
-        facts["numa_nodes"] = Fact(len(topology.numa), "NUMA nodes in /sys of", node)
+        facts["numa_nodes"] = Fact(len(topology.numa), f"NUMA nodes in /sys of {node}")
     if seen(cache := topology.last_level_cache) and seen(topology.cpus):
         size, sharing_cpus = cache
         if match := re.fullmatch(r"(\d+)([KMG])", size):
             count = max(1, len(cpu_list(topology.cpus)) // max(1, len(cpu_list(sharing_cpus))))
             cache_bytes = count * int(match[1]) * _UNIT_BYTES[match[2]]
-            facts["llc_bytes"] = Fact(cache_bytes, "last-level caches in /sys of", node)
+            facts["llc_bytes"] = Fact(cache_bytes, f"last-level caches in /sys of {node}")
     return facts
 
 
@@ -104,19 +95,19 @@ def _observe_rdma(identity: Identity, node: str) -> dict[str, Fact]:
     if not ports:
         return {}
     gbit, device = max(ports, key=lambda port: port[0])
-    facts = {"rdma_options": Fact(["-d", device], "fastest active RDMA port of", node)}
+    facts = {"rdma_options": Fact(["-d", device], f"fastest active RDMA port of {node}")}
     if gbit:
         rate = int(gbit) if gbit == int(gbit) else gbit
-        facts["link_gbit"] = Fact(rate, f"rate of {device} on", node)
+        facts["link_gbit"] = Fact(rate, f"rate of {device} on {node}")
     return facts
 
 
 def _observe_hypervisor(identity: Identity, node: str) -> dict[str, Fact]:
     hypervisor, facts = identity.hypervisor, {}
     if seen(hypervisor.accelerator):
-        facts["accelerator"] = Fact(hypervisor.accelerator, "clock and firmware of", node)
+        facts["accelerator"] = Fact(hypervisor.accelerator, f"clock and firmware of {node}")
     if seen(hypervisor.build) and (match := re.search(r"(\d+\.\d+\.\d+) build-(\d+)", hypervisor.build)):
-        facts["build"] = Fact(f"{match[1]}-{match[2]}", "VMware's tools on", node)
+        facts["build"] = Fact(f"{match[1]}-{match[2]}", f"VMware's tools on {node}")
     return facts
 
 
@@ -128,10 +119,10 @@ def reconcile(native: Observed, virtual: Observed) -> tuple[Observed, Observed]:
     sides = [native, virtual]
     if 2 * virtual.cores_used > native.cores_used != virtual.cores_used:
         larger, smaller = (0, 1) if native.cores_used > virtual.cores_used else (1, 0)
-        facts, node = sides[larger].processor, sides[smaller].node
-        note = f"; {sides[larger].node} has {facts['num_cpus'].value}, and both use what both have"
+        facts = sides[larger].processor
+        note = f"{sides[larger].node} has {facts['num_cpus'].value}, and both use what both have"
         cpus = sides[smaller].cores_used * facts["num_cpus_per_core"].value
-        fact = Fact(cpus, "sinfo: CPUS of", node, note)
+        fact = Fact(cpus, f"sinfo: CPUS of {sides[smaller].node}; {note}")
         sides[larger] = replace(sides[larger], processor={**facts, "num_cpus": fact})
     common = {}
     if caches := native.extras.get("llc_bytes", virtual.extras.get("llc_bytes")):
