@@ -161,7 +161,8 @@ class System(BaseModel):
     #: ReFrame's name of what loads modules, such as ``lmod``.
     modules_system: str = "nomod"
     partitions: tuple[AnyPartition, ...]
-    _file: str = ""
+    #: The file that defines it.
+    file: str
 
     @field_validator("prefix")
     @classmethod
@@ -245,11 +246,6 @@ class System(BaseModel):
         """Return the native or the virtual partition."""
         return next(p for p in self.partitions if isinstance(p, Partition) and side in p.features)
 
-    @property
-    def file(self) -> str:
-        """The file that defines the system."""
-        return self._file
-
     def name_key(self, side: str, key: str) -> str:
         """Return a key of a partition as messages name it."""
         return f"system.partitions[{self.partition(side).name}].{key}"
@@ -261,18 +257,12 @@ class System(BaseModel):
         """
         if count is None or count_max_nodes(self.virtual.nodes_of_hosts) > 1:
             return self
-        partitions = [
-            partition.model_copy(
-                update={
-                    "extras": partition.extras.model_copy(
-                        update={"nodes": min(partition.extras.nodes, count)}
-                    )
-                }
-            )
-            if isinstance(partition, Partition)
-            else partition
-            for partition in self.partitions
-        ]
+        partitions = list(self.partitions)
+        for index, partition in enumerate(partitions):
+            if isinstance(partition, Partition):
+                nodes = min(partition.extras.nodes, count)
+                extras = partition.extras.model_copy(update={"nodes": nodes})
+                partitions[index] = partition.model_copy(update={"extras": extras})
         return self.model_copy(update={"partitions": tuple(partitions)})
 
     def cores(self, side: str) -> int:
@@ -311,9 +301,7 @@ def check(raw: Mapping[str, Any], file: str) -> System:
     mistakes = list(_find_todos(raw)) or list(_find_reframe_mistakes(raw))
     if not mistakes:
         try:
-            system = System.model_validate(raw)
-            system._file = file
-            return system
+            return System.model_validate({**raw, "file": file})
         except ValidationError as error:
             mistakes = describe_mistakes(error, System, raw)
     raise SystemFileError(file, [f"{_format_key(key, raw)}: {message}" for key, message in mistakes])
