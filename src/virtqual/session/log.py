@@ -245,11 +245,7 @@ class Log:
             raise UsageError(f"{self.path}: no session ({error.strerror})") from error
 
     def events(self, *, lenient: bool = False) -> Iterator[Event]:
-        """Yield the events in their order; see `lines`."""
-        return (event for event, _ in self.lines(lenient=lenient))
-
-    def lines(self, *, lenient: bool = False) -> Iterator[tuple[Event, bytes]]:
-        """Yield each event with its line, without the seal; pass over unreadable lines if `lenient`.
+        """Yield the events in their order; pass over unreadable lines if `lenient`.
 
         Raises
         ------
@@ -258,10 +254,10 @@ class Log:
         UsageError
             There is no log, or a line of it is none of a session's.
         """
-        yield from self._decode_lines(self._read(), lenient=lenient)
+        return (event for event, _ in self._decode_lines(self._read(), lenient=lenient))
 
     def _decode_lines(self, content: bytes, *, lenient: bool = False) -> Iterator[tuple[Event, bytes]]:
-        """Yield the events of the file's content; see `lines`."""
+        """Yield each event of the file's content with its line, without the seal; see `events`."""
         facts = Facts()
         for number, line in intact_lines(content, str(self.path), lenient=lenient):
             try:
@@ -276,7 +272,7 @@ class Log:
         Raises
         ------
         DamagedError, UsageError
-            See `lines`; or the log does not begin with a session, or has a run twice with other values.
+            See `events`; or the log does not begin with a session, or has a run twice with other values.
         """
         content = self._read()
         lines = self._decode_lines(content)
@@ -438,13 +434,7 @@ def _encode(event: Event, facts: dict[str, str]) -> bytes:
 
 
 def _decode(line: bytes, facts: Facts) -> Event:
-    """Return the event of a line; a fact is added to `facts`.
-
-    Raises
-    ------
-    ValueError
-        The line is none of a session's log, and why.
-    """
+    """Return the event of a line, and add a fact to `facts`; raise `ValueError` if it is none of a log."""
     content = load_strictly(line)
     kind = content.get("event") if isinstance(content, dict) else None
     model = EVENTS.get(kind) if isinstance(kind, str) else None

@@ -24,13 +24,7 @@ def compact(value: Any) -> str:
 
 
 def load_strictly(text: bytes) -> Any:
-    """Return the content of a JSON text without NaN and infinity.
-
-    Raises
-    ------
-    ValueError
-        The text is not of this form, or nested too deeply.
-    """
+    """Return the content of a JSON text without NaN and infinity; raise `ValueError` if it is none."""
     try:
         content = from_json(text, allow_inf_nan=False)
     except ValueError as error:
@@ -94,13 +88,7 @@ class Facts:
         self._made: dict[tuple[Callable[..., Any], str], Any] = {}
 
     def unpack(self, text: str) -> None:
-        """Add the facts in a packed text.
-
-        Raises
-        ------
-        ValueError
-            The text is not of this form, a digest is wrong, or the facts of the log are too large.
-        """
+        """Add the facts in a packed text; raise `ValueError` if they are damaged, or too large for a log."""
         contents, size = unpacked(text, min(MAX_FACTS_BYTES, MAX_ALL_FACTS_BYTES - self._bytes))
         self._bytes += size
         for digest, content in contents.items():

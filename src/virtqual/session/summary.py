@@ -205,13 +205,7 @@ def read_summary(directory: Path) -> Summary | None:
 
 
 def summary(directory: Path) -> Summary:
-    """Return a session in short, from its file if that was made of the log as it is now.
-
-    Raises
-    ------
-    virtqual.errors.DamagedError, UsageError
-        The session cannot be read.
-    """
+    """Return a session in short, from its file if that was made of the log as it is now; see `load`."""
     if current := read_summary(directory):
         return current
     state = Log(directory).state()
@@ -228,12 +222,7 @@ def find_for(name: str, sessions: Path, system: str, compared: Request | None = 
 
     With the request of a session that will be compared with it, it `Summary.covers` that request: a sweep and
     a session of some checks are left out. Without such a request a session may go on: one whose runs all
-    failed counts, too.
-
-    Raises
-    ------
-    UsageError
-        There is none.
+    failed counts, too. A `UsageError` says that there is none.
     """
     if name != "last" or not system:
         return find(name, sessions)

@@ -34,13 +34,7 @@ def find_wrong_options(partition: SlurmPartition, words: list[str]) -> Iterator[
 
 
 def compare_with_slurm(system: System) -> Iterator[str]:
-    """Yield a sentence for each value that does not agree with Slurm's configuration, with its key.
-
-    Raises
-    ------
-    InfrastructureError
-        Slurm does not answer.
-    """
+    """Yield a sentence for each value that does not agree with Slurm's configuration, with its key."""
     names = slurm.list_partitions()
     for side in SIDES:
         partition = system.partition(side)

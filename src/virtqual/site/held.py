@@ -77,7 +77,7 @@ def list_step_options(jobs: Mapping[str, str], partition: str) -> list[str]:
 
 
 class SessionNodes(BaseModel):
-    """What a session hands to the ReFrame processes that it starts."""
+    """The round and the nodes of a session, handed to the ReFrame processes that it starts."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -26,13 +26,7 @@ BUILD_FIELDS = (
 
 
 def find_files(directory: Path) -> dict[str, Path]:
-    """Return the record of each host by its name.
-
-    Raises
-    ------
-    UsageError
-        A host has two records.
-    """
+    """Return the record of each host by its name; raise `UsageError` if a host has two."""
     files: dict[str, Path] = {}
     for path in sorted(directory.glob("*")):
         if path.suffix in (".json", ".yaml", ".txt"):

@@ -58,15 +58,7 @@ class SlurmPartition:
 
 
 def read_partition(name: str) -> SlurmPartition:
-    """Ask Slurm for a partition.
-
-    Raises
-    ------
-    UsageError
-        Slurm has no such partition, or no node of it.
-    InfrastructureError
-        Slurm does not answer.
-    """
+    """Ask Slurm for a partition; raise `UsageError` if it has no such partition, or no node of it."""
     sizes = {}
     for node, *columns in slurm.list_nodes(name):
         cpus, sockets, cores_per_socket, memory_mib = (int(column) for column in columns)

@@ -59,13 +59,7 @@ class EndedError(InfrastructureError):
 
 
 def retry_while_silent(ask: Callable[[], Answer], seconds: float, interval: float) -> Answer:
-    """Return the answer to a question that is repeated while Slurm is silent; both times in s.
-
-    Raises
-    ------
-    SilentError
-        Slurm was silent for that long.
-    """
+    """Return the answer to a question; ask every `interval` s, for `seconds`, while Slurm is silent."""
     end = time.monotonic() + seconds
     while True:
         try:
@@ -176,13 +170,7 @@ def _read_setting(name: str) -> str | None:
 
 
 def check_scheduler() -> None:
-    """Refuse a scheduler that never begins a job of two partitions.
-
-    Raises
-    ------
-    InfrastructureError
-        Slurm begins no heterogeneous job.
-    """
+    """Refuse a scheduler that never begins a job of two partitions."""
     scheduler = _read_setting("SchedulerType")
     if scheduler not in (None, "sched/backfill"):
         raise InfrastructureError(
@@ -228,13 +216,7 @@ def allocate(partitions: Sequence[tuple[Partition, int]], session: str, lock: Pa
 
 
 def list_components(job: str) -> list[str]:
-    """Return the ids of a heterogeneous job's components, in their order.
-
-    Raises
-    ------
-    InfrastructureError
-        Slurm names no component.
-    """
+    """Return the components of a job in their order; raise `InfrastructureError` if Slurm names none."""
     rows = _list_rows("squeue", "%i|%A", f"--jobs={job}", "--states=all")
     offsets = {component: int(name.partition("+")[2]) for name, component in rows if "+" in name}
     if not offsets:
@@ -243,13 +225,7 @@ def list_components(job: str) -> list[str]:
 
 
 def list_waiting_jobs(jobs: Iterable[str]) -> dict[str, str]:
-    """Return those of some jobs that do not run yet, with Slurm's reason, such as ``Priority``.
-
-    Raises
-    ------
-    EndedError
-        One of them has ended.
-    """
+    """Return Slurm's reason for each job that does not run yet; raise `EndedError` if one has ended."""
     if not (numbers := list(jobs)):
         return {}
     rows = _list_rows("squeue", "%A|%T|%r", f"--jobs={','.join(numbers)}", "--states=all")
@@ -271,13 +247,7 @@ def list_pending_reasons(name: str) -> list[str]:
 
 
 def list_job_nodes(job: str) -> list[str]:
-    """Return the names of a running job's nodes, in Slurm's order.
-
-    Raises
-    ------
-    InfrastructureError
-        Slurm names no node of the job.
-    """
+    """Return a running job's nodes in Slurm's order; raise `InfrastructureError` if there are none."""
     # By the id of the first component Slurm lists all.
     nodes = dict(_list_rows("squeue", "%A|%N", f"--jobs={job}")).get(job)
     if not nodes:
@@ -381,13 +351,7 @@ def _list_rows(command: str, columns: str, *options: str) -> list[list[str]]:
 
 
 def _ask(command: Sequence[str], seconds: float = _QUESTION_TIMEOUT_S) -> str:
-    """Return the output of a command of Slurm.
-
-    Raises
-    ------
-    SilentError
-        The command failed; the message has its last line.
-    """
+    """Return the output of a command of Slurm; raise `SilentError` with its last line if it failed."""
     try:
         completed = execute.run(command, env=environment() | _NUMERIC_TIMES, seconds=seconds)
     except InfrastructureError as error:

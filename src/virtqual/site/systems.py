@@ -290,13 +290,7 @@ def list_features(features: Iterable[str], extras: PartitionExtras) -> list[str]
 
 
 def check(raw: Mapping[str, Any], file: str) -> System:
-    """Return the system that a file defines, after checking each key.
-
-    Raises
-    ------
-    SystemFileError
-        Keys are missing, unknown or wrong; the message has the file and each key.
-    """
+    """Return the system that a file defines; a `SystemFileError` names each key that is wrong."""
     # A sentence in place of a value is of another type than the value.
     mistakes = list(_find_todos(raw)) or list(_find_reframe_mistakes(raw))
     if not mistakes:
@@ -389,13 +383,7 @@ class SystemFile:
     content: tuple[dict[str, Any], System] | VirtqualError
 
     def load(self) -> System:
-        """Return the system.
-
-        Raises
-        ------
-        VirtqualError
-            The system is not available at the moment, or its file is wrong.
-        """
+        """Return the system; raise the error if its file is wrong, or it is not available at the moment."""
         if isinstance(self.content, VirtqualError):
             raise self.content
         return self.content[1]
@@ -425,13 +413,7 @@ def read(path: Path) -> SystemFile:
 
 
 def _run(path: Path) -> object:
-    """Return the value of ``system`` in a file.
-
-    Raises
-    ------
-    VirtqualError
-        The file raised it, or raised another error or ended the program: a UsageError with the line.
-    """
+    """Return the value of ``system`` in a file; an error of the file is a `UsageError` with the line."""
     try:
         reading.read_bytes(path, reading.MAX_REVIEWED_BYTES)
         return runpy.run_path(str(path)).get("system")

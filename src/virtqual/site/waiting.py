@@ -99,13 +99,7 @@ class Wait:
         return time.monotonic() > self._deadline
 
     def note(self, nodes: str, reasons: Iterable[str]) -> None:
-        """Say for which nodes the wait is, and why Slurm says that it lasts.
-
-        Raises
-        ------
-        InfrastructureError
-            The wait has lasted too long.
-        """
+        """Say for which nodes the wait is, and why; raise `InfrastructureError` if it has lasted too long."""
         # Slurm needs a moment to find out why a job waits.
         explained = "; ".join(sorted({explain_reason(reason) for reason in reasons} - {"None", ""}))
         slurm_says = f" Slurm says {explained}." if explained else ""

@@ -55,10 +55,11 @@ def run(*arguments):
 def rewrite(directory, kind, edit):
     """Replace the events of a kind as an attacker can, who seals the lines again."""
     log = Log(directory)
-    lines = list(log.lines())
+    lines = [line for _, line in intact_lines(log.path.read_bytes(), "")]
+    events = list(log.events())
     log.path.unlink()
     log = Log(directory)
-    for event, line in lines:
+    for event, line in zip(events, lines, strict=True):
         # The other lines stay as they are: a head of an earlier version has fewer fields.
         if isinstance(event, kind):
             log.append(edit(event))
