@@ -145,16 +145,16 @@ def limit_vcpus(share: float) -> Fault:
 def limit_disks(requests: int) -> Fault:
     """Let the guests' disks answer so many reads and as many writes a second, by ``io.max``."""
     group = "/sys/fs/cgroup/lab"
+    move = f"cat vm.pid > {group}/cgroup.procs"
     prepare = (
         "[ -e /sys/fs/cgroup/cgroup.procs ] || mount -t cgroup2 none /sys/fs/cgroup; "
         f"mkdir -p {group}; echo +io > /sys/fs/cgroup/cgroup.subtree_control; "
         f"read -r disk < /sys/block/vdb/dev; echo $disk riops={requests} wiops={requests} > {group}/io.max; "
     )
     # VMs that are created anew are processes of their own.
-    loop = f"while [ -e limiting ]; do cat vm.pid > {group}/cgroup.procs; sleep {NEW_VMS_INTERVAL_S}; done"
+    loop = f"while [ -e limiting ]; do {move} || true; sleep {NEW_VMS_INTERVAL_S}; done"
     return plant_on_hosts(
-        f"set -e; {prepare}cd /run/vcluster; touch limiting; cat vm.pid > {group}/cgroup.procs; "
-        f"({loop}) > /dev/null 2>&1 &",
+        f"set -e; {prepare}cd /run/vcluster; touch limiting; {move}; ({loop}) > /dev/null 2>&1 &",
         "rm -f /run/vcluster/limiting; cat /run/vcluster/vm.pid > /sys/fs/cgroup/cgroup.procs",
     )
 
