@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -91,11 +89,11 @@ def _judge_file(file: Path, allowed: Allowed, against: str) -> tuple[list[str], 
     # The samples of a large file stay alive: the collector would visit all of them again and again, in vain.
     gc.disable()
     try:
-        with _progress() as say:
-            say(f"reading {file}")
-            series = read_series(file, lambda rows: say(f"reading {file}: {rows:,} rows"))
+        # It is shown on a terminal only.
+        with verbatim(stderr=True).status(Text(f"reading {file}")) as status:
+            series = read_series(file, lambda rows: status.update(Text(f"reading {file}: {rows:,} rows")))
             cases = cases_of_file(str(file), series, allowed, against)
-            say(f"judging {sum(map(len, cases)):,} series")
+            status.update(Text(f"judging {sum(map(len, cases)):,} series"))
             return list(series), judge_sessions(
                 cases, hypervisor_class=chosen, min_pairs=choose_min_pairs(chosen)
             )
@@ -103,17 +101,6 @@ def _judge_file(file: Path, allowed: Allowed, against: str) -> tuple[list[str], 
         raise UsageError(f"{file}: {error}") from error
     finally:
         gc.enable()
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """Say on a terminal what is being done; elsewhere nothing."""
-    console = verbatim(stderr=True)
-    if not console.is_terminal:
-        yield lambda text: None
-        return
-    with console.status("") as status:
-        yield lambda text: status.update(Text(text))
 
 
 def _reasons(answer: SessionVerdict) -> list[str]:

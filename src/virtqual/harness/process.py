@@ -11,7 +11,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from virtqual import paths
@@ -28,14 +27,6 @@ CANCEL_TIMEOUT_S = 60
 PARENT_VARIABLE = "VIRTQUAL_PARENT"
 #: Length of the end of ReFrame's output that an error shows.
 MAX_OUTPUT_CHARS = 500
-
-
-@dataclass(frozen=True)
-class Ended:
-    """The end of a ReFrame process: its exit code, or minus the signal that killed it, and its error."""
-
-    code: int
-    error: ErrorEvent | None
 
 
 def pattern(check: str) -> str:
@@ -75,9 +66,9 @@ def list_checks(
             "VIRTQUAL_PAIRS": "0:3" if with_hashes else "1:1",
             **held.SessionNodes(system=system, of=nodes).environment(),
         }
-        ended = run(line, env, output, lambda event: None, threading.Event())
-        if ended.error:
-            raise ended.error.exception
+        _, error = run(line, env, output, lambda event: None, threading.Event())
+        if error:
+            raise error.exception
         if not file.is_file():
             raise output_error(output.read_text(encoding="utf-8", errors="replace"))
         return catalogue.read(file)
@@ -90,8 +81,10 @@ def run(
     on_event: Callable[[CaseEvent], None],
     stop: threading.Event,
     keep: Sequence[int] = (),
-) -> Ended:
-    """Run ReFrame, with its output in the file `log`, and report its progress.
+) -> tuple[int, ErrorEvent | None]:
+    """Run ReFrame, with its output in the file `log`; return its exit code, and the error that it reported.
+
+    The exit code is minus the signal if one killed ReFrame.
 
     Parameters
     ----------
@@ -135,7 +128,7 @@ def run(
         os.close(reader)
     if interrupted.is_set():
         raise KeyboardInterrupt
-    return Ended(code, error)
+    return code, error
 
 
 def _start(
@@ -174,13 +167,12 @@ def _end_when(requests: Sequence[threading.Event], process: subprocess.Popen[byt
             process.kill()
 
 
-def database_note(log: Path) -> str | None:
+def database_note(output: str) -> str | None:
     """Return a note if ReFrame's results database was not written.
 
     ReFrame only prints a warning, after its last event: no listener sees it.
     """
-    text = log.read_text(encoding="utf-8", errors="replace")
-    if match := re.search(r"failed to store results in the database: *(.*)", text):
+    if match := re.search(r"failed to store results in the database: *(.*)", output):
         return f"ReFrame's results database was not written ({match[1]}); the session's log has every run"
     return None
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from virtqual import paths
 from virtqual.errors import exit_code_of
+from virtqual.files.records import write_file
 from virtqual.harness import catalogue
 from virtqual.references import project_references
 from virtqual.report import junit, page
@@ -133,6 +134,6 @@ def write_documents(log: Log, session: Session) -> None:
 
     A session without ``session.json`` is looked after when the next one begins, so it is written last.
     """
-    junit.write(session, log.directory / junit.FILE)
+    write_file(junit.content_of(session), log.directory / junit.FILE)
     page.write(session, log.directory)
     log.write()

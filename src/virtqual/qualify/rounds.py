@@ -13,7 +13,7 @@ from virtqual.errors import InfrastructureError
 from virtqual.files.wording import pluralize
 from virtqual.harness import order, process
 from virtqual.harness.kinds import VERDICT
-from virtqual.harness.progress import CaseEvent
+from virtqual.harness.progress import CaseEvent, ErrorEvent
 from virtqual.qualify import plan
 from virtqual.qualify.allocations import hold_allocation
 from virtqual.qualify.plain import SESSION_VARIABLE
@@ -45,15 +45,16 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     job.screen.round_begins(part.number, _describe(part, job.request, job.rotation(1).places), seconds)
     line = _command(job, part, base)
     try:
-        ended = process.run(line, env, output, _follow(job), job.watch.stop, keep=(job.lock,))
+        code, error = process.run(line, env, output, _follow(job), job.watch.stop, keep=(job.lock,))
     finally:
         job.screen.round_ends()
     job.log.append(RoundBegun(round=part.model_copy(update={"seconds": round(time.monotonic() - begun, 1)})))
-    if note := process.database_note(output):
+    text = output.read_text(encoding="utf-8", errors="replace")
+    if note := process.database_note(text):
         job.screen.note(note)
-    _note_end(job, ended)
-    if not (ended.code < 0 or job.broken or job.watch.stop.is_set() or base.with_suffix(".json").is_file()):
-        raise process.output_error(output.read_text(encoding="utf-8", errors="replace"))
+    _note_end(job, code, error)
+    if not (code < 0 or job.broken or job.watch.stop.is_set() or base.with_suffix(".json").is_file()):
+        raise process.output_error(text)
 
 
 def _follow(job: Qualification) -> Callable[[CaseEvent], None]:
@@ -101,23 +102,22 @@ def _command(job: Qualification, part: Round, base: Path) -> list[str]:
     ]
 
 
-def _note_end(job: Qualification, ended: process.Ended) -> None:
+def _note_end(job: Qualification, code: int, error: ErrorEvent | None) -> None:
     """Note what ended ReFrame, if it did not come to its own end; raise the error if it did not begin."""
-    if ended.code != 0:
+    if code != 0:
         # The state of a node that failed a job shows after some seconds.
         job.watch.settle()
     if job.watch.stop.is_set():
         return
-    if ended.code != 0:
+    if code != 0:
         # A run whose allocation has ended fails in many ways.
         try:
             slurm.list_waiting_jobs(job.held.values())
         except InfrastructureError as gone:
             job.broken.append(str(gone))
             job.node_lost |= isinstance(gone, slurm.EndedError) and gone.state in NODE_STATES
-    error = ended.error
-    if ended.code < 0:
-        job.broken.append(f"ReFrame was killed ({signal.Signals(-ended.code).name})")
+    if code < 0:
+        job.broken.append(f"ReFrame was killed ({signal.Signals(-code).name})")
     elif error and error.cause == "run":
         job.broken.append(str(error.exception))
     elif error:

@@ -6,20 +6,13 @@ skipped with its reason.
 
 from __future__ import annotations
 
-from pathlib import Path
 from xml.etree import ElementTree
 
-from virtqual.files.records import write_file
 from virtqual.files.wording import printable
 from virtqual.session.session import OPEN_OUTCOMES, Session
 from virtqual.verdict import Outcome, Verdict
 
 FILE = "junit.xml"
-
-
-def write(session: Session, path: Path) -> None:
-    """Write a session's verdicts to a file."""
-    write_file(content_of(session), path)
 
 
 def content_of(session: Session) -> bytes:

@@ -28,6 +28,7 @@ from virtqual.files.records import write_file
 from virtqual.files.wording import list_names, printable
 from virtqual.harness.process import pattern
 from virtqual.history.builds import MAX_DETECTABLE_LOG, MetricHistory, Place, describe_changes, describe_notes
+from virtqual.identity import Identity
 from virtqual.references import project_references
 from virtqual.references.marks import Mark
 from virtqual.references.published import Claim, PublishedCase, Study, load_studies
@@ -236,6 +237,7 @@ def _content(session: Session) -> dict[str, Any]:
     forest, rows = _make_rows(session, series, all_sizes, began)
     judged = {run.check for run in session.runs for result in run.results if result.series in series}
     first = {side: next((run for run in session.runs if run.side == side), None) for side in SIDES}
+    identities = {side: run.identity.get(run.nodes[0]) if run else None for side, run in first.items()}
     facts = _list_facts(session)
     return {
         "session": session,
@@ -261,9 +263,9 @@ def _content(session: Session) -> dict[str, Any]:
         "unmeasured": {name: reasons for name, reasons in session.refused.items() if name not in judged},
         "facts": facts,
         "brief": [facts["system"], f"class {facts['class']}", facts["measured"], facts["session"]],
-        "identity": _compare_nodes(first),
+        "identity": _compare_nodes(identities),
         "nodes": {side: f", {run.nodes[0]}" if run else "" for side, run in first.items()},
-        "first_nodes": {side: run.identity.get(run.nodes[0]) for side, run in first.items() if run},
+        "first_nodes": identities,
         "findings": [finding for finding in session.preflight if finding.action != "unseen"],
         "unseen": sorted({finding.item for finding in session.preflight if finding.action == "unseen"}),
         "looks": LOOKS,
@@ -444,12 +446,9 @@ def _list_facts(session: Session) -> dict[str, str]:
     return facts | ({"log": f"SHA-256 {session.log_digest}"} if session.log_digest else {})
 
 
-def _compare_nodes(first: Mapping[Side, Run | None]) -> dict[str, Any]:
-    """Return the facts of the first node of either side: different, equal, and those of one side alone."""
-    facts: dict[Side, dict[tuple[str, str], str]] = {}
-    for side, run in first.items():
-        identity = run.identity.get(run.nodes[0]) if run else None
-        facts[side] = describe(identity) if identity else {}
+def _compare_nodes(identities: Mapping[Side, Identity | None]) -> dict[str, Any]:
+    """Return the facts of a node of either side: different, equal, and those of one side alone."""
+    facts = {side: describe(identity) if identity else {} for side, identity in identities.items()}
     native, virtual = facts["native"], facts["virtual"]
     common = {section for section, _ in native} & {section for section, _ in virtual}
     different: list[tuple[str, str, str]] = []

@@ -28,7 +28,7 @@ def test_events_and_the_exit_code_arrive_and_the_output_is_kept(tmp_path):
     events, log = [], tmp_path / "log"
     broken = reframe(RUN, then="os.write(int(os.environ['VIRTQUAL_PROGRESS']), b'half a li')", code=3)
     ended = process.run(broken, {}, log, events.append, threading.Event())
-    assert (events, ended) == ([RUN], process.Ended(3, None))
+    assert (events, ended) == ([RUN], (3, None))
     assert log.read_text() == "output\n"
 
 
@@ -42,8 +42,8 @@ def test_events_and_the_exit_code_arrive_and_the_output_is_kept(tmp_path):
 )
 def test_an_error_that_reframe_reports_is_raised_as_its_kind_of_error(tmp_path, cause, error, message):
     line = reframe(ErrorEvent(cause=cause, message="why"), code=1)
-    ended = process.run(line, {}, tmp_path / "log", print, threading.Event())
-    assert (type(ended.error.exception), str(ended.error.exception)) == (error, message)
+    _, reported = process.run(line, {}, tmp_path / "log", print, threading.Event())
+    assert (type(reported.exception), str(reported.exception)) == (error, message)
 
 
 def test_a_screen_that_cannot_be_written_ends_reframe_too(tmp_path):
