@@ -20,8 +20,6 @@ from virtqual.verdict.outliers import Outlier
 from virtqual.verdict.slow_runs import SlowRuns
 from virtqual.verdict.verdict import Verdict
 
-SCHEMA: Literal["virtqual-session/3"] = "virtqual-session/3"
-
 #: Why a case left no run: a node or Slurm (``infrastructure``), a program that failed or a job that was ended
 #: (``failed``), a gate that the run did not pass (``refused``), or native nodes that missed their absolute
 #: reference (``reference``).
@@ -143,7 +141,7 @@ class Head(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    schema_: Literal["virtqual-session/3"] = Field(alias="schema", default=SCHEMA)
+    schema_: Literal["virtqual-session/3"] = Field(alias="schema", default="virtqual-session/3")
     #: Its id: date, time and system.
     session: Name
     label: str = Field(default="", max_length=MAX_LABEL_CHARS)

@@ -34,25 +34,17 @@ _RDMA_KEYS = {"rdma_options", "link_gbit"}
 
 @dataclass(frozen=True)
 class Draft:
-    """A system file to be written.
-
-    Attributes
-    ----------
-    native, virtual
-        Both sides, after `virtqual.site.observed.reconcile`.
-    options
-        Options of Slurm for both partitions, such as ``--account=hpcops``.
-    prefix
-        The directory for staging, which both nodes see; None if one does not see it.
-    has_accounting
-        Whether `sacct` answers.
-    """
+    """A system file to be written."""
 
     name: str
+    #: Both sides, after `virtqual.site.observed.reconcile`.
     native: Observed
     virtual: Observed
+    #: Options of Slurm for both partitions, such as ``--account=hpcops``.
     options: Sequence[str]
+    #: The directory for staging, which both nodes see; None if one does not see it.
     prefix: Path | None
+    #: `sacct` answers.
     has_accounting: bool
 
     def compose(self) -> str:

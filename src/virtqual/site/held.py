@@ -20,17 +20,11 @@ Nodes = Mapping[str, Sequence[str]]
 
 
 class Rotation(NamedTuple):
-    """The places among which runs of a case rotate; a place is as many nodes of either side as a run takes.
+    """The places among which runs of a case rotate; a place has as many nodes of a side as a run takes."""
 
-    Attributes
-    ----------
-    places
-        Number of places; 0 if too few nodes are left for one.
-    width
-        Number of places before any node was lost, which is the number of pairs in a turn.
-    """
-
+    #: Number of places; 0 if too few nodes are left for one.
     places: int = 1
+    #: Number of places before any node was lost, which is the number of pairs in a turn.
     width: int = 1
 
     def divided(self, pair: int) -> tuple[int, int]:

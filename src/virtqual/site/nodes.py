@@ -67,12 +67,12 @@ class _Doubt:
     glances: int
     seen: NodeState
 
-    def explain_loss(self, now: float, timeout: float) -> str | None:
+    def explain_loss(self, now: float) -> str | None:
         """Return why the node is lost; None while that is not sure."""
         state, waited = self.seen.state, now - self.since
         if state.rstrip("*" + _MARKS) in _LOST_STATES and not state.endswith("*"):
             return f"is {self.seen}" if self.glances >= 2 else None
-        if waited < timeout:
+        if waited < NODE_TIMEOUT_S * (2 if _is_completing(self.seen) else 1):
             return None
         if state.startswith("completing"):
             return f"has been completing for {waited:.0f} s: it does not let go of a job"
@@ -83,31 +83,20 @@ class _Doubt:
 
 @dataclass
 class Watch:
-    """The nodes that could run jobs when the session began, and those of them that are lost.
-
-    Attributes
-    ----------
-    interval, timeout
-        Time between two glances, and until a node that does not answer is lost, s.
-    lost
-        A sentence for each lost node, by name, and for ``slurmctld`` and ``job NUMBER``.
-    jobs
-        Returns the jobs whose end is awaited, and steps of such jobs.
-    say
-        Shows a sentence about jobs that wait in the queue, if each run is a job.
-    short
-        A sentence for each partition that had fewer nodes than the system file states, but enough.
-    stop
-        Set when a partition has fewer usable nodes left than a check may ask for.
-    """
+    """The nodes that could run jobs when the session began, and those of them that are lost."""
 
     system: System
+    #: Time between two glances, s.
     interval: float = GLANCE_INTERVAL_S
-    timeout: float = NODE_TIMEOUT_S
+    #: A sentence for each lost node, by name, and for ``slurmctld`` and ``job NUMBER``.
     lost: dict[str, str] = field(default_factory=dict)
+    #: Returns the jobs whose end is awaited, and steps of such jobs.
     jobs: Callable[[], Iterable[str]] = tuple
+    #: Shows a sentence about jobs that wait in the queue, if each run is a job.
     say: Callable[[str], None] | None = None
+    #: A sentence for each partition that had fewer nodes than the system file states, but enough.
     short: list[str] = field(default_factory=list)
+    #: Set when a partition has fewer usable nodes left than a check may ask for.
     stop: threading.Event = field(default_factory=threading.Event)
     _nodes: dict[str, set[str]] = field(default_factory=dict)
     _used_sides: set[str] = field(default_factory=set)
@@ -266,7 +255,7 @@ class Watch:
         silent = now - self._silent_since
         # A controller of our own has no second one.
         is_own = self.interval < GLANCE_INTERVAL_S
-        if silent >= (self.timeout if is_own else max(self.timeout, CONTROLLER_TIMEOUT_S)):
+        if silent >= (NODE_TIMEOUT_S if is_own else CONTROLLER_TIMEOUT_S):
             self.lost["slurmctld"] = (
                 f"Slurm's controller (slurmctld) has not answered for {silent:.0f} s: {error}"
             )
@@ -287,7 +276,7 @@ class Watch:
             if doubt is None or _is_completing(doubt.seen) != _is_completing(seen):
                 doubt = _Doubt(now, 0, seen)
             self._doubts[node] = doubt = _Doubt(doubt.since, doubt.glances + 1, seen)
-            if loss := doubt.explain_loss(now, self.timeout * (2 if _is_completing(seen) else 1)):
+            if loss := doubt.explain_loss(now):
                 self.lost[node] = f"node {node} {loss}"
         if len(nodes - self.lost.keys()) < min(self._count_stated(side), len(nodes)):
             self.stop.set()
@@ -297,7 +286,7 @@ class Watch:
         while not self._ended.wait(self.interval):
             self.ask()
             # Most jobs end before a question about them is due.
-            if time.monotonic() - last_question >= max(self.timeout / 2, 2 * self.interval):
+            if time.monotonic() - last_question >= max(NODE_TIMEOUT_S / 2, 2 * self.interval):
                 last_question, forgotten = time.monotonic(), self._note_jobs(forgotten)
 
     def _note_jobs(self, before: set[str]) -> set[str]:

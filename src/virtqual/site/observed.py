@@ -29,19 +29,14 @@ class Fact:
 
 @dataclass(frozen=True)
 class Observed:
-    """A partition and one of its nodes: facts by key of a system file, as far as they can be seen.
-
-    Attributes
-    ----------
-    processor, extras, hypervisor
-        Facts of these parts of a system file; those of `extras.hypervisor` as a guest shows them.
-    """
+    """A partition and one of its nodes: facts by key of a system file, as far as they can be seen."""
 
     partition: SlurmPartition
     node: str
     identity: Identity
     processor: Mapping[str, Fact]
     extras: Mapping[str, Fact]
+    #: Those of `extras.hypervisor`, as a guest shows them.
     hypervisor: Mapping[str, Fact]
 
     @property

@@ -28,21 +28,14 @@ class NodeSize(NamedTuple):
 
 @dataclass(frozen=True)
 class SlurmPartition:
-    """A partition of Slurm.
-
-    Attributes
-    ----------
-    sizes
-        The size of each node by name.
-    max_minutes
-        The longest time limit of a job.
-    accounts, qos
-        The accounts and the QOS whose jobs the partition takes; None for all.
-    """
+    """A partition of Slurm."""
 
     name: str
+    #: The size of each node by name.
     sizes: Mapping[str, NodeSize]
+    #: The longest time limit of a job.
     max_minutes: float
+    #: The accounts and the QOS whose jobs the partition takes; None for all.
     accounts: frozenset[str] | None
     qos: frozenset[str] | None
 

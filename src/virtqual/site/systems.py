@@ -367,18 +367,12 @@ def _find_todos(value: object, key: Key = ()) -> Iterator[tuple[Key, str]]:
 
 @dataclass(frozen=True)
 class SystemFile:
-    """A system file: the dictionary for ReFrame with its system, or the error.
-
-    Attributes
-    ----------
-    name
-        The system's name, or the file's if the system has no valid one.
-    states_name
-        Whether the name is the system's.
-    """
+    """A system file: the dictionary for ReFrame with its system, or the error."""
 
     path: Path
+    #: The system's name, or the file's if the system has no valid one.
     name: str
+    #: The name is the system's.
     states_name: bool
     content: tuple[dict[str, Any], System] | VirtqualError
 
