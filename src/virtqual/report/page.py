@@ -48,8 +48,6 @@ from virtqual.verdict.pairs import SIDES, Pair, Series, Side
 from virtqual.verdict.rule import LOOKS
 
 FILE = "report.html"
-#: Sizes of plots in user units of SVG: of a bar in the table, and of the plots of one metric.
-BAR, WIDTH, WIDE, HEIGHT = 300, 440, 900, 150
 #: Two texts with more characters are shown by the words in which they differ.
 MAX_COMPARED_CHARS = 160
 
@@ -87,7 +85,7 @@ def render_comparison(sessions: Sequence[Session]) -> str:
     """Return several sessions side by side; see `virtqual.report.comparison`."""
     names = letters(len(sessions))
     rows = compare(sessions)
-    forest = plots.draw_forest([row.verdict for row in rows], BAR)
+    forest = plots.draw_forest([row.verdict for row in rows])
     metrics: dict[str, list[tuple[ComparedSeries, plots.Bar | None]]] = {}
     for row, bar in zip(rows, forest.bars, strict=True):
         metrics.setdefault(row.series, []).append((row, bar))
@@ -142,7 +140,7 @@ def _draw_course(metric: MetricHistory) -> plots.Course:
     if metric.summary:
         history, errors = metric.history, np.sqrt(metric.variances).tolist()
         values = list(zip(history.builds.tolist(), history.log.tolist(), errors, strict=True))
-    return plots.draw_course(values, [step.at for step in metric.changes.steps], WIDE, HEIGHT)
+    return plots.draw_course(values, [step.at for step in metric.changes.steps])
 
 
 def _title(session: Session) -> str:
@@ -153,9 +151,8 @@ def _render_page(template: str, title: str, **content: Any) -> str:
     environment = _environment()
     style = environment.get_template("report.css").render()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    sizes = {"BAR": BAR, "WIDTH": WIDTH, "WIDE": WIDE, "HEIGHT": HEIGHT}
     return environment.get_template(template).render(
-        title=title, style=Markup(style), style_hash=digest, **sizes, **content
+        title=title, style=Markup(style), style_hash=digest, **content
     )
 
 
@@ -171,6 +168,7 @@ def _environment() -> Environment:
     )
     environment.filters["value"] = lambda value: "-" if value is None else format_value(value)
     environment.filters["time"] = _format_time
+    environment.globals.update(BAR=plots.BAR, WIDTH=plots.WIDTH, WIDE=plots.WIDE, HEIGHT=plots.HEIGHT)
     return environment
 
 
@@ -277,7 +275,7 @@ def _make_rows(
 ) -> tuple[plots.Forest, list[Row]]:
     """Return the rows of all verdicts, the worst first, with their axis; see `_make_row`."""
     verdicts = sorted(session.verdicts, key=_excess, reverse=True)
-    forest = plots.draw_forest(verdicts, BAR)
+    forest = plots.draw_forest(verdicts)
     checks, runs = checks_of(session.runs), {run.check: run for run in session.runs}
     rows = []
     for number, (verdict, bar) in enumerate(zip(verdicts, forest.bars, strict=True), 1):
@@ -368,8 +366,6 @@ def _draw_dots(verdict: Verdict, series: Series) -> plots.Dots:
     has_budget = verdict.gate == "overhead" and not verdict.points
     return plots.draw_dots(
         marks,
-        WIDTH,
-        HEIGHT,
         log=verdict.overhead.log if verdict.overhead else None,
         limit=verdict.limit if has_budget else None,
         margin=verdict.margin if has_budget else None,
@@ -383,7 +379,7 @@ def _draw_values(series: Series) -> plots.Curves:
         values = series.values[side]
         logs = np.log([series.medians[side], values.min(axis=0), values.max(axis=0)])
         bands.append((side, series.points, [tuple(row) for row in logs.T.tolist()]))
-    return plots.draw_curves(bands, WIDTH, HEIGHT)
+    return plots.draw_curves(bands)
 
 
 def _name_axis(series: Series) -> str:
@@ -407,7 +403,7 @@ def _draw_ratios(verdict: Verdict, claims: Sequence[PublishedCase]) -> plots.Cur
         bands.append(("budget", sizes, limits))
     if verdict.gate == "overhead":
         bands += [_make_claim_band(case, 1 if verdict.better == "lower" else -1) for case in claims]
-    return plots.draw_curves(bands, WIDTH, HEIGHT, has_ratios=True)
+    return plots.draw_curves(bands, has_ratios=True)
 
 
 def _make_claim_band(case: PublishedCase, sign: int) -> plots.Band:

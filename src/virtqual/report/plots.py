@@ -14,6 +14,10 @@ from itertools import groupby
 from virtqual.verdict import Verdict
 from virtqual.verdict.notation import format_value
 
+#: Sizes in user units of SVG: of a bar in the table, and of the plots of one metric.
+BAR, WIDTH, WIDE, HEIGHT = 300, 440, 900, 150
+#: Least length of an axis of logarithms.
+MIN_AXIS_LOG = 0.02
 #: Steps of ratios at which an axis may have ticks, the finest first.
 _RATIO_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 #: Ticks of each decade of a long axis, the finest first.
@@ -46,11 +50,11 @@ class Scale:
         return round(self.first + share * (self.last - self.first), 1)
 
 
-def make_scale(values: Iterable[float], first: float, last: float, min_width: float = 0.02) -> Scale:
+def make_scale(values: Iterable[float], first: float, last: float) -> Scale:
     """Return an axis on which all finite values lie, with some room."""
     finite = [value for value in values if math.isfinite(value)] or [0.0]
     low, high = min(finite), max(finite)
-    room = max(0.04 * (high - low), (min_width - (high - low)) / 2, 1e-9)
+    room = max(0.04 * (high - low), (MIN_AXIS_LOG - (high - low)) / 2)
     return Scale(low - room, high + room, first, last)
 
 
@@ -138,7 +142,7 @@ class Forest:
     none: float
 
 
-def draw_forest(verdicts: Sequence[Verdict | None], width: float) -> Forest:
+def draw_forest(verdicts: Sequence[Verdict | None]) -> Forest:
     """Return the bars of verdicts; the axis covers all estimates and budgets, not all intervals."""
     middle, ends = [0.0], []
     for verdict in verdicts:
@@ -150,7 +154,7 @@ def draw_forest(verdicts: Sequence[Verdict | None], width: float) -> Forest:
     # The axis shows ends of intervals up to half of that distance beyond it.
     reach = max(high - low, 0.05) / 2
     ends = [end for end in ends if low - reach <= end <= high + reach]
-    scale = make_scale([*middle, *ends], 8, width - 8)
+    scale = make_scale([*middle, *ends], 8, BAR - 8)
     return Forest(make_ratio_ticks(scale, 7), [_make_bar(v, scale) for v in verdicts], scale.place(0.0))
 
 
@@ -194,8 +198,6 @@ class Dots:
 
 def draw_dots(
     pairs: Sequence[tuple[float | None, str]],
-    width: float,
-    height: float,
     *,
     log: float | None,
     limit: float | None,
@@ -214,10 +216,10 @@ def draw_dots(
     lines = [value for value in (0.0, log, limit, end) if value is not None]
     costs = [cost for cost, _ in pairs if cost is not None]
     # Worse is above.
-    scale = make_scale([*lines, *costs], height - 8, 8)
-    step = width / max(len(pairs), 1)
+    scale = make_scale([*lines, *costs], HEIGHT - 8, 8)
+    step = WIDTH / max(len(pairs), 1)
     marks = [
-        (mark, round((index + 0.5) * step, 1), height - 5 if cost is None else scale.place(cost))
+        (mark, round((index + 0.5) * step, 1), HEIGHT - 5 if cost is None else scale.place(cost))
         for index, (cost, mark) in enumerate(pairs)
     ]
     ticks = make_ratio_ticks(scale, 5)
@@ -246,11 +248,11 @@ class Curves:
 Band = tuple[str, Sequence[float], Sequence[tuple[float, float, float]]]
 
 
-def draw_curves(bands: Sequence[Band], width: float, height: float, *, has_ratios: bool = False) -> Curves:
+def draw_curves(bands: Sequence[Band], *, has_ratios: bool = False) -> Curves:
     """Return curves over all their sizes, with ticks at round ratios or at round values."""
     all_sizes = sorted({size for _, sizes, _ in bands for size in sizes})
-    x = make_scale([_size_log(size) for size in all_sizes], 6, width - 6)
-    y = make_scale([value for _, _, rows in bands for row in rows for value in row], height - 6, 6)
+    x = make_scale([_size_log(size) for size in all_sizes], 6, WIDTH - 6)
+    y = make_scale([value for _, _, rows in bands for row in rows for value in row], HEIGHT - 6, 6)
     lines = []
     for name, sizes, rows in bands:
         places = [x.place(_size_log(size)) for size in sizes]
@@ -277,9 +279,7 @@ class Course:
     steps: str
 
 
-def draw_course(
-    values: Sequence[tuple[int, float, float]], steps: Sequence[int], width: float, height: float
-) -> Course:
+def draw_course(values: Sequence[tuple[int, float, float]], steps: Sequence[int]) -> Course:
     """Return the course of a metric.
 
     Parameters
@@ -290,8 +290,8 @@ def draw_course(
         Numbers of the first values after a step.
     """
     bars = [(log - _ERROR_BAR_SIGMAS * error, log + _ERROR_BAR_SIGMAS * error) for _, log, error in values]
-    y = make_scale([0.0, *(end for bar in bars for end in bar)], height - 6, 6)
-    step = width / len(values)
+    y = make_scale([0.0, *(end for bar in bars for end in bar)], HEIGHT - 6, 6)
+    step = WIDE / len(values)
     dots, errors = "", ""
     for index, ((_, log, _), (low, high)) in enumerate(zip(values, bars, strict=True)):
         x = round((index + 0.5) * step, 1)
@@ -301,7 +301,7 @@ def draw_course(
     for build, group in groupby(number for number, _, _ in values):
         count = len(list(group))
         if build % 2:
-            shades += f"M{begin * step:.1f} 0h{count * step:.1f}V{height:g}h{-count * step:.1f}z"
+            shades += f"M{begin * step:.1f} 0h{count * step:.1f}V{HEIGHT}h{-count * step:.1f}z"
         ticks.append(Tick(round((begin + count / 2) * step, 1), str(build + 1)))
         begin += count
     return Course(
@@ -310,5 +310,5 @@ def draw_course(
         dots=dots,
         errors=errors,
         shades=shades,
-        steps="".join(f"M{at * step:.1f} 0V{height:g}" for at in steps),
+        steps="".join(f"M{at * step:.1f} 0V{HEIGHT}" for at in steps),
     )
