@@ -143,7 +143,9 @@ def qualify(
     hypervisor_class: Annotated[
         str, typer.Option("--class", help="class of budgets (default: what the system file says)")
     ] = "",
-    full: Annotated[bool, typer.Option("--full", help="also the longer cases")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="also the longer cases, without which no build is qualified")
+    ] = False,
     names: Annotated[
         list[str] | None,
         typer.Option(

@@ -24,7 +24,10 @@ from virtqual.files import execute, records
 from virtqual.files.reading import compute_sha256
 
 FILE = "manifest.json"
-NO_STACK_MESSAGE = "no stack is set up: ci/setup sets up the registry stack, ci/build-stack Spack's"
+NO_STACK_MESSAGE = (
+    "no stack is set up: ci/build-stack builds one, `virtqual stack register --modules FILE` takes installed "
+    "programs, ci/setup takes Debian 12's (docs/stack.md)"
+)
 
 
 class ProcessorTarget(BaseModel):

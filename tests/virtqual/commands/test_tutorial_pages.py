@@ -111,7 +111,7 @@ def test_the_page_about_esxi_hosts(centre):
     for number in range(1, 9):
         centre.fault(f"host.esx0{number}", ESX_HOST)
     page, new_build = re.split(
-        r"(?=^\*\*7\.)", (ROOT / "docs/add-esxi-hosts.md").read_text("utf-8"), flags=re.M
+        r"(?=^\*\*8\.)", (ROOT / "docs/add-esxi-hosts.md").read_text("utf-8"), flags=re.M
     )
     centre.virtqual(*INIT, "--account", "hpcops", code=0)
     run_page(centre, page)

@@ -202,7 +202,10 @@ def test_the_commands(fake, environment, tmp_path, monkeypatch):
     def start(*arguments, code=0):
         return call("stack", *arguments, code=code).output
 
-    assert "no stack is set up" in start("check", code=5)
+    missing = " ".join(start("check", code=5).split())
+    assert (
+        "no stack is set up: ci/build-stack builds one, `virtqual stack register --modules FILE`" in missing
+    )
     stack_hash = start("register", "--spack", str(environment)).split()[2].rstrip(":")
     assert f"spack {stack_hash} (the default)\n  stream 5.10: stream\n" in start("check")
     (fake.root / "store/stream/bin/stream_c.exe").write_bytes(b"another")
