@@ -32,37 +32,26 @@ class Missing(NamedTuple):
 
 
 class Entry(BaseModel):
-    """A check, with its parameters and without the sample.
-
-    Attributes
-    ----------
-    feature
-        The feature that a stack must provide; empty for none.
-    nodes
-        The number of nodes that it needs on each side.
-    needs
-        A feature that both partitions must have, such as ``rdma``; empty for none.
-    optional
-        Features that a stack may provide, each with what cannot be observed without it.
-    lacks
-        Why it cannot run on the system as it is set up, such as a missing input; empty if it can.
-    hashes
-        The hashes of its tests, for ``reframe -n /HASH``, by sample and ``verdict``.
-    paired
-        Whether it runs on both sides; other tests of ReFrame's do not.
-    """
+    """A check, with its parameters and without the sample."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     description: str
     tags: tuple[str, ...]
+    #: The feature that a stack must provide; empty for none.
     feature: str = ""
+    #: The number of nodes that it needs on each side.
     nodes: int = 1
+    #: A feature that both partitions must have, such as ``rdma``; empty for none.
     needs: str = ""
+    #: Features that a stack may provide, each with what cannot be observed without it.
     optional: dict[str, str] = {}
+    #: Why it cannot run on the system as it is set up, such as a missing input; empty if it can.
     lacks: str = ""
+    #: The hashes of its tests, for ``reframe -n /HASH``, by sample and ``verdict``.
     hashes: dict[str, str] = {}
+    #: It runs on both sides; other tests of ReFrame's do not.
     paired: bool = True
 
     @property

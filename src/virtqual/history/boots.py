@@ -22,24 +22,17 @@ spread that is far too small convicts falsely, and one that is far too large hid
 
 @dataclass(frozen=True)
 class Spread:
-    """The spread of the means of boots, or of sessions.
+    """The spread of the means of boots, or of sessions."""
 
-    Attributes
-    ----------
-    ratio
-        Mean square of the means over the one that their errors explain; 1 if there is no spread beyond these.
-    df, error_df
-        Degrees of freedom of both mean squares; `error_df` is 0 if unknown.
-    scale
-        Variance beyond the errors that adds 1 to the ratio.
-    pairs
-        Pairs of a mean; 0 if unknown.
-    """
-
+    #: Mean square of the means over the one that their errors explain; 1 if there is no spread beyond these.
     ratio: float
+    #: Degrees of freedom of the mean square of the means.
     df: int
+    #: Variance beyond the errors that adds 1 to the ratio.
     scale: float
+    #: Degrees of freedom of the mean square of the errors; 0 if unknown.
     error_df: int = 0
+    #: Pairs of a mean; 0 if unknown.
     pairs: float = 0.0
 
     @property

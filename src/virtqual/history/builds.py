@@ -113,25 +113,17 @@ class MetricHistory:
 
 @dataclass(frozen=True)
 class Place:
-    """The history of one system and class.
-
-    Attributes
-    ----------
-    sessions
-        In the order of builds, then of time.
-    builds
-        Names of the builds, in the order of their first sessions.
-    metrics
-        In the order of their largest change, the largest first.
-    numbers
-        The number of each build by its key.
-    """
+    """The history of one system and class."""
 
     system: str
     hypervisor_class: str
+    #: In the order of builds, then of time.
     sessions: tuple[Summary, ...]
+    #: Names of the builds, in the order of their first sessions.
     builds: tuple[str, ...]
+    #: In the order of their largest change, the largest first.
     metrics: tuple[MetricHistory, ...]
+    #: The number of each build by its key.
     numbers: Mapping[tuple[str, ...], int]
 
     @property
@@ -240,20 +232,13 @@ def _shorten_change(old: str, new: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class ChangeText:
-    """The text of a change.
+    """The text of a change."""
 
-    Attributes
-    ----------
-    where
-        Such as ``between QEMU 9.1 and QEMU 9.2``.
-    metrics
-        The name of each metric that changed there, and the size of its change.
-    notes
-        Other facts that changed, marks, and the build to measure next; a sentence each.
-    """
-
+    #: The place of the change, such as ``between QEMU 9.1 and QEMU 9.2``.
     where: str
+    #: The name of each metric that changed there, and the size of its change.
     metrics: tuple[tuple[str, str], ...]
+    #: Other facts that changed, marks, and the build to measure next; a sentence each.
     notes: tuple[str, ...] = ()
 
 

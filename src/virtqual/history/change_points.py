@@ -40,53 +40,38 @@ NEAR_SESSIONS = 6
 #: Consecutive sessions of a build from which their spread is estimated.
 STRETCH_SESSIONS = 5
 
+#: Of a step: the virtual side moved between builds (``build``), the native side alone moved (``native``), or
+#: it lies between sessions of one build (``within``).
 Cause = Literal["build", "native", "within"]
 
 
 @dataclass(frozen=True)
 class History:
-    """One metric over sessions, in the order of builds, then of time; all arrays have the shape (n,).
+    """One metric over sessions, in the order of builds, then of time; all arrays have the shape (n,)."""
 
-    Attributes
-    ----------
-    builds
-        Number of each session's build, from 0 and rising.
-    log, variance
-        ln(virtual/native), positive is worse, and its variance by the session's pairs.
-    native, virtual
-        Logarithms of the cost of a run on either side, positive is worse; NaN if unknown.
-    order
-        Place of each session in time, from 0.
-    """
-
+    #: Number of each session's build, from 0 and rising.
     builds: Ints
+    #: ln(virtual/native), positive is worse.
     log: Floats
+    #: Variance of `log` by the session's pairs.
     variance: Floats
+    #: Logarithms of the cost of a run on either side, positive is worse; NaN if unknown.
     native: Floats
     virtual: Floats
+    #: Place of each session in time, from 0.
     order: Ints
 
 
 @dataclass(frozen=True)
 class Step:
-    """A change from one session to the next in order.
+    """A change from one session to the next in order."""
 
-    Attributes
-    ----------
-    at
-        Number of the first session after it.
-    first, last
-        It surely lies after session `first` - 1 and before session `last`.
-    size, error
-        Change of ln(virtual/native), positive is worse, and its standard error.
-    cause
-        ``build``: between builds, on the virtual side; ``native``: the native side alone moved; ``within``:
-        between sessions of one build.
-    """
-
+    #: Number of the first session after it.
     at: int
+    #: It surely lies after session `first` - 1 and before session `last`.
     first: int
     last: int
+    #: Change of ln(virtual/native), positive is worse, and its standard error.
     size: float
     error: float
     cause: Cause
@@ -94,41 +79,28 @@ class Step:
 
 @dataclass(frozen=True)
 class Drift:
-    """A change in small steps.
+    """A change in small steps."""
 
-    Attributes
-    ----------
-    since, noticed
-        Numbers, in time, of the session at which it begins, and of that at which it was noticed.
-    rate, error
-        Change of ln(virtual/native) from one session to the next, and its standard error.
-    squares
-        Weighted squares of all sessions around it.
-    """
-
+    #: Numbers, in time, of the session at which it begins, and of that at which it was noticed.
     since: int
     noticed: int
+    #: Change of ln(virtual/native) from one session to the next, and its standard error.
     rate: float
     error: float
+    #: Weighted squares of all sessions around it.
     squares: float
 
 
 @dataclass(frozen=True)
 class Changes:
-    """The changes of one metric.
-
-    Attributes
-    ----------
-    between
-        Standard deviation of the sessions of one build beyond their own errors.
-    least
-        The step of ln(virtual/native) in the middle that nine of ten such histories show; infinite if there
-        are too few sessions to show any.
-    """
+    """The changes of one metric."""
 
     steps: tuple[Step, ...]
     drift: Drift | None
+    #: Standard deviation of the sessions of one build beyond their own errors.
     between: float
+    #: The step of ln(virtual/native) in the middle that nine of ten such histories show; infinite if the
+    #: sessions are too few to show any.
     least: float
 
 

@@ -108,21 +108,14 @@ class ApprisePlace(DataModel):
 
 
 class Notify(DataModel):
-    """The content of ``notify.yaml``.
-
-    Attributes
-    ----------
-    expected_within_hours
-        Longest time between the begins of two sessions.
-    command
-        Shell command that gets the sentence as standard input, and `list_fields` as ``VIRTQUAL_NOTICE_...``.
-    channels
-        URLs of apprise by names of the site.
-    """
+    """The content of ``notify.yaml``."""
 
     schema_: Annotated[Literal["virtqual-notify/1"], Field(alias="schema")]
+    #: Longest time between the begins of two sessions.
     expected_within_hours: Annotated[float, Field(gt=0)] | None = None
+    #: Shell command that gets the sentence as standard input, and `list_fields` as ``VIRTQUAL_NOTICE_...``.
     command: str | None = None
+    #: URLs of apprise by names of the site.
     channels: dict[ChannelName, ApprisePlace] = Field(default_factory=dict)
 
     @model_validator(mode="after")

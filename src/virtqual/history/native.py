@@ -19,24 +19,17 @@ MIN_REFERENCE_RUNS = 4
 
 @dataclass(frozen=True)
 class Reference:
-    """One reference in ReFrame's terms.
+    """One reference in ReFrame's terms."""
 
-    Attributes
-    ----------
-    variable
-        Name of the performance variable.
-    lower, upper
-        Tolerances as fractions, lower negative.
-    spread
-        Standard deviation of ln(value) over the runs.
-    """
-
+    #: Name of the performance variable.
     variable: str
     value: float
+    #: Tolerances as fractions, lower negative.
     lower: float
     upper: float
     unit: str
     runs: int
+    #: Standard deviation of ln(value) over the runs.
     spread: float
 
 

@@ -31,29 +31,20 @@ Standing: TypeAlias = tuple[Summary, Set[str]]
 
 @dataclass(frozen=True)
 class Notice:
-    """A change of the state of a system and class (kinds: docs/nights.md).
-
-    Attributes
-    ----------
-    subject
-        A metric with its setting; empty for the build as a whole.
-    session
-        The session that shows the change; empty if a session is missing.
-    when
-        Begin of the session; if it is missing, of the session before.
-    text
-        One sentence.
-    first
-        The change is of the oldest session, so that the state before is unknown.
-    """
+    """A change of the state of a system and class (kinds: docs/nights.md)."""
 
     kind: Kind
     system: str
     hypervisor_class: str
+    #: A metric with its setting; empty for the build as a whole.
     subject: str
+    #: The session that shows the change; empty if a session is missing.
     session: str
+    #: Begin of the session; if it is missing, of the session before.
     when: datetime
+    #: One sentence.
     text: str
+    #: The change is of the oldest session, so that the state before is unknown.
     first: bool = False
 
     @property

@@ -45,27 +45,19 @@ class RecordedSeries:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The part of a stored session that references are made of.
-
-    Attributes
-    ----------
-    date
-        ISO date on which the session began.
-    build
-        Hypervisor build of the virtual side; noise is pooled within one build.
-    cpu
-        CPU model of the native side.
-    left_out
-        Sentences: which of its series are not taken, and why.
-    """
+    """The part of a stored session that references are made of."""
 
     session: str
+    #: ISO date on which the session began.
     date: str
     system: str
+    #: Hypervisor build of the virtual side; noise is pooled within one build.
     build: str
+    #: CPU model of the native side.
     cpu: str
     stack: str
     series: tuple[RecordedSeries, ...]
+    #: Sentences: which of its series are not taken, and why.
     left_out: tuple[str, ...] = ()
 
 

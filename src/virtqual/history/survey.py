@@ -24,20 +24,13 @@ MIN_SURVEY_DF = 4
 
 @dataclass(frozen=True)
 class _Values:
-    """Native values of one series, one row a run, or one a host and session.
+    """Native values of one series, one row a run."""
 
-    Attributes
-    ----------
-    logs
-        Logarithms, shape (n_rows, n_points).
-    rounding
-        Least standard deviation of a row, by the digits that the values show, shape (n_points,).
-    host, session
-        Number of each row's host and session, shape (n_rows,).
-    """
-
+    #: Logarithms, shape (n_rows, n_points).
     logs: Floats
+    #: Least standard deviation of a row, by the digits that the values show, shape (n_points,).
     rounding: Floats
+    #: Number of each row's host and session, shape (n_rows,).
     host: Ints
     session: Ints
 

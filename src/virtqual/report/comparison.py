@@ -22,33 +22,21 @@ from virtqual.verdict.notation import Direction, describe_slowdown, describe_slo
 
 @dataclass(frozen=True)
 class ComparedSeries:
-    """One series in one session; each number is the mean over the sizes of a curve.
+    """One series in one session; each number is the mean over the sizes of a curve."""
 
-    Attributes
-    ----------
-    series
-        ``metric@setting``.
-    session
-        Number of the session, from 0.
-    overhead
-        Virtual against native in this session, as ln(ratio), positive is worse.
-    native, virtual
-        The same of either side against the native side of the first session; None if that did not measure
-        the series.
-    verdict
-        The session's verdict on the overhead, if it has one.
-    mark
-        ``best`` or ``worst`` of the sessions with a verdict other than INVALID, if the intervals of both do
-        not overlap.
-    """
-
+    #: ``metric@setting``.
     series: str
+    #: Number of the session, from 0.
     session: int
     better: Direction
+    #: Virtual against native in this session, as ln(ratio), positive is worse.
     overhead: float
+    #: The same of either side against the native side of the first session; None if that did not measure it.
     native: float | None
     virtual: float | None
+    #: The session's verdict on the overhead, if it has one.
     verdict: Verdict | None
+    #: ``best`` or ``worst`` of the sessions that were judged, if the intervals of both do not overlap.
     mark: str = ""
 
     @property
