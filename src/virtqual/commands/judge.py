@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 from rich.text import Text
@@ -21,7 +21,7 @@ from virtqual.session.judge import choose_min_pairs
 from virtqual.session.measured import read_series
 from virtqual.session.measured_cases import Allowed, cases_of_file
 from virtqual.verdict import SessionVerdict, first_of, judge_sessions
-from virtqual.verdict.budget import BudgetError
+from virtqual.verdict.budget import Budget, BudgetError, Gate
 from virtqual.verdict.notation import read_budget
 
 _NOT_THE_CHECKS = "not qualified: a file of pairs is not the checks that a class asks for"
@@ -75,7 +75,10 @@ def command(
         raise UsageError("--margin 0 would take infinitely many pairs: state one such as 3%")
     if against == "":
         raise UsageError("--against names no session; leave it out to compare with none")
-    allowed = Allowed(project_references(), hypervisor_class, budget, margin)
+    stated: dict[Gate, Budget] = {}
+    if budget is not None and margin is not None:
+        stated = {gate: Budget.build(budget, margin=margin, gate=gate) for gate in get_args(Gate)}
+    allowed = Allowed(project_references(), hypervisor_class, stated)
     names, answers = _judge_file(file, allowed, against or "")
     (_print_lines if as_json else _print_tables)(names, answers)
     raise typer.Exit(EXIT_CODES[first_of(answer.outcome for answer in answers)])

@@ -26,19 +26,12 @@ _STATE_BUDGET = "state it by --budget 5% --margin 3%, or give the metric a budge
 
 @dataclass(frozen=True)
 class Allowed:
-    """The budgets of a file: those of a class (empty: none), and the stated one for all other metrics."""
+    """The budgets of a file: those of a class (empty: none), and the stated ones for all other metrics."""
 
     references: References
-    hypervisor_class: str = ""
-    #: Fractions of the native value; None if not stated.
-    budget: float | None = None
-    margin: float | None = None
-
-    def make_budget(self, gate: Gate) -> Budget | None:
-        """Return the stated budget; None if there is none."""
-        if self.budget is None or self.margin is None:
-            return None
-        return Budget.build(self.budget, margin=self.margin, gate=gate)
+    hypervisor_class: str
+    #: By gate; empty if none was stated.
+    stated: Mapping[Gate, Budget]
 
 
 def cases_of_file(
@@ -83,16 +76,9 @@ class _CaseMaker:
     def __init__(self, file: str, allowed: Allowed) -> None:
         self.problems: dict[tuple[str, str], Problem] = {}
         self._file = file
-        self._references = allowed.references
-        self._class_name = allowed.hypervisor_class
-        self._class_gate: Gate = "overhead"
-        if allowed.hypervisor_class:
-            self._class_gate = allowed.references.hypervisor_class(allowed.hypervisor_class).gate
-        self._metrics: dict[tuple[str, str, str, bool], Metric] = {}
-        self._stated: dict[Gate, Budget | None] = {
-            "overhead": allowed.make_budget("overhead"),
-            "change": allowed.make_budget("change"),
-        }
+        self._references, self._stated = allowed.references, allowed.stated
+        self._class_name = name = allowed.hypervisor_class
+        self._class_gate: Gate = allowed.references.hypervisor_class(name).gate if name else "overhead"
 
     def _add_problem(self, series: FileSeries, column: str, message: str) -> None:
         problem = Problem(self._file, series.line, column, message)
@@ -100,14 +86,11 @@ class _CaseMaker:
 
     def pair_runs(self, file_series: FileSeries) -> Series:
         """Return a series of the file as pairs."""
-        key = file_series.metric, file_series.unit, file_series.better, file_series.curve
-        if key not in self._metrics:
-            metric = self._references.metrics.get(file_series.metric)
-            if metric is None or _list_differences(file_series, metric):
-                metric = _make_metric(file_series)
-            self._metrics[key] = metric
+        metric = self._references.metrics.get(file_series.metric)
+        if metric is None or _list_differences(file_series, metric):
+            metric = _make_metric(file_series)
         try:
-            return file_series.pair_runs(self._metrics[key])
+            return file_series.pair_runs(metric)
         except PairingError as error:
             raise UsageError(f"{self._file}: session {file_series.session}: {error}") from error
 
@@ -140,7 +123,7 @@ class _CaseMaker:
     def _find_budget(self, file_series: FileSeries, series: Series, gate: Gate) -> Budget | None:
         """Return the reviewed budget, or the stated one; note a problem and return None if there is none."""
         references, class_name = self._references, self._class_name
-        stated, name = self._stated[gate], file_series.metric
+        stated, name = self._stated.get(gate), file_series.metric
         metric = references.metrics.get(name) if class_name else None
         if metric is None:
             if stated is None:
