@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby, pairwise
+from operator import attrgetter
 from typing import Literal, TypeAlias
 
 from virtqual.session.summary import Summary
@@ -81,10 +82,7 @@ def find_notices(
 
 def group_by_place(sessions: Iterable[Summary]) -> Iterator[tuple[tuple[str, str], list[Summary]]]:
     """Yield each system and class with its sessions in the order of time."""
-
-    def get_place(night: Summary) -> tuple[str, str]:
-        return night.system, night.hypervisor_class
-
+    get_place = attrgetter("system", "hypervisor_class")
     for place, group in groupby(sorted(sessions, key=get_place), key=get_place):
         yield place, sorted(group, key=lambda night: night.created)
 

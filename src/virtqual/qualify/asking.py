@@ -29,7 +29,8 @@ def ask_hosts(system: System) -> System:
     RefusedError
         The hosts run different builds.
     """
-    directory, command = system.virtual.host, system.virtual.ask_hosts
+    command, host = system.virtual.ask_hosts, system.virtual.host
+    directory = host if isinstance(host, Path) else None
     if command:
         begun = time.time()
         log = paths.make(paths.state() / "log") / f"ask-hosts-{system.name}.log"
@@ -39,13 +40,13 @@ def ask_hosts(system: System) -> System:
             raise InfrastructureError(f"extras.ask_hosts: {error}") from error
         system = load_system(system.name)
         prefix = f"extras.ask_hosts: {shlex.join(command)} brought"
-        if isinstance(directory, Path) and not directory.exists():
+        if directory and not directory.exists():
             raise InfrastructureError(f"{prefix} nothing: {directory} (extras.host) is not there")
         if system.virtual.hypervisor.build == BUILD_NOT_ASKED:
             raise InfrastructureError(f"{prefix} no build of the hypervisor (extras.host)")
-        if hosts := _find_old_records(directory, begun - MAX_CLOCK_LAG_S):
+        if directory and (hosts := _find_old_records(directory, begun - MAX_CLOCK_LAG_S)):
             raise InfrastructureError(f"{prefix} no new record of host {', '.join(hosts)} to {directory}")
-    if isinstance(directory, Path) and directory.is_dir():
+    if directory and directory.is_dir():
         records = host_records.read(directory, system.virtual.nodes_of_hosts)
         if differences := host_records.find_different_builds(records):
             raise RefusedError(
@@ -55,9 +56,7 @@ def ask_hosts(system: System) -> System:
     return system
 
 
-def _find_old_records(directory: object, begin: float) -> list[str]:
+def _find_old_records(directory: Path, begin: float) -> list[str]:
     """Return the hosts whose records are older than the begin of a command."""
-    if not isinstance(directory, Path):
-        return []
     files = host_records.find_files(directory) if directory.is_dir() else {directory.name: directory}
     return [name for name, file in files.items() if file.stat().st_mtime < begin]

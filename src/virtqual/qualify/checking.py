@@ -188,8 +188,9 @@ def _is_equal(recorded: object, drawn: object) -> bool:
 def _compare_documents(session: Session, directory: Path) -> Iterator[str]:
     """Yield which documents of a session are not what its log tells."""
     expected = {DOCUMENT: document_of(session).encode()}
-    if session.basis and session.basis.provenance == provenance():
-        # Other code may write it otherwise.
+    # Other code may write the other documents otherwise, or no digest into the report.
+    is_by_this_code = session.basis is not None and session.basis.provenance == provenance()
+    if is_by_this_code:
         expected[junit.FILE] = junit.content_of(session)
     for name, content in expected.items():
         file = directory / name
@@ -201,8 +202,6 @@ def _compare_documents(session: Session, directory: Path) -> Iterator[str]:
     report = directory / page.FILE
     with suppress(OSError):
         digest = page.read_log_digest(reading.read_bytes(report, links=False))
-        # Other code may write none.
-        is_by_this_code = session.basis is not None and session.basis.provenance == provenance()
         if digest != session.log_digest and (digest or is_by_this_code):
             yield f"{report}: is not of this log; `virtqual report {session.session}` writes it again"
     summary = None if is_from_elsewhere(directory) else read_summary(directory)

@@ -149,9 +149,8 @@ def _check_policy(request: Request, system: System) -> None:
 def _begin(job: Qualification, notes: list[str]) -> Qualification:
     """Keep the list of checks, name the session in the lock, and show its begin."""
     catalogue.write(job.entries, job.log.directory / catalogue.FILE)
-    if job.watch.short:
-        job.nodes = min(map(job.watch.working, systems.SIDES))
-        notes += [f"{reason}: the session uses {job.nodes} of each side." for reason in job.watch.short]
+    job.nodes = min(map(job.watch.working, SIDES)) if job.watch.short else job.stated
+    notes += [f"{reason}: the session uses {job.nodes} of each side." for reason in job.watch.short]
     notes += _name_outliers(job)
     # A check that was not measured must not be taken for passed.
     requested_entries = catalogue.select(job.entries, job.request.names, job.request.tags)
@@ -467,12 +466,11 @@ def probe_nodes(job: Qualification) -> Session | None:
             allocation=job.held,
             wait_hours=job.request.wait_hours,
         )
-        for side in systems.SIDES
+        for side in SIDES
     }
-    native, virtual = nodes["native"], nodes["virtual"]
-    job.log.append(Probed(nodes={"native": native, "virtual": virtual}))
+    job.log.append(Probed(nodes=nodes))
     stack = manifest.load(paths.stacks() / job.head.stack["name"] / manifest.FILE)
-    findings = compare(native, virtual, policy(), job.head.hypervisor_class, stack.targets)
+    findings = compare(nodes["native"], nodes["virtual"], policy(), job.head.hypervisor_class, stack.targets)
     if refusals(findings):
         session = job.log.session()
         session.preflight = findings
@@ -484,7 +482,7 @@ def probe_nodes(job: Qualification) -> Session | None:
 
 def _identity(system: System) -> BothPartitions:
     virtual, sides = system.virtual, {}
-    for side in systems.SIDES:
+    for side in SIDES:
         partition = system.partition(side)
         sides[side] = {
             "partition": partition.name,

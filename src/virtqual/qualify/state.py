@@ -47,9 +47,6 @@ class Qualification:
     #: How many nodes of each side the session began with.
     nodes: int = 0
 
-    def __post_init__(self) -> None:
-        self.nodes = self.nodes or self.stated
-
     @property
     def stated(self) -> int:
         """How many nodes of each side the system file states."""

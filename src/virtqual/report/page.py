@@ -202,11 +202,6 @@ class Row:
     slowdowns: list[dict[Side, Slowdown]]
 
     @property
-    def direction(self) -> str:
-        """The direction in which values are better."""
-        return f"{self.verdict.better} is better"
-
-    @property
     def bounds(self) -> str:
         """The bounds of the estimate; empty if they are unknown."""
         estimate = self.verdict.estimate
