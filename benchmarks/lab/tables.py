@@ -129,11 +129,11 @@ def _list_differing(results: Sequence[Result], doses: Table) -> Table:
     missed = sum(row["lies in it"] == "no" for row in doses.entries)
     faults = [result for result in results if result.experiment.group not in NO_FAULTS]
     by_session = [result for result in faults if result.experiment.kind == "session"]
-    others = [result for result in results if result.experiment.kind != "session"]
+    by_program = [result for result in results if result.experiment.kind != "session"]
     text = (
         f"Not as expected are {_count_differing(by_session)} sessions with a planted fault, and "
-        f"{_count_differing(others)} results of tests and programs. {missed} doses were not found as often "
-        "as predicted. A test that failed is run again: its later results stand in the file, too."
+        f"{_count_differing(by_program)} results of tests and programs. {missed} doses were not found as "
+        "often as predicted. A test that failed is run again: its later results stand in the file, too."
     )
     return Table("What differed from what was expected", text, rows)
 
@@ -206,6 +206,7 @@ def _count_errors(results: Sequence[Result]) -> Table:
         over = sum(metric["outcome"] == "OVER" for metric in metrics)
         pairs = Counter(metric["pairs"] for metric in metrics)
         minutes = [line["seconds"] / 60 for line in lines]
+        middle = statistics.median(minutes)
         load = [line["noise"]["load"] for line in lines if line["noise"]]
         rows.append(
             {
@@ -217,14 +218,14 @@ def _count_errors(results: Sequence[Result]) -> Table:
                 "metrics OVER": f"{over} of {len(metrics)}",
                 "metrics WITHIN": f"{sum(metric['outcome'] == 'WITHIN' for metric in metrics)}",
                 "metrics by pairs": ", ".join(f"{count} after {n}" for n, count in sorted(pairs.items())),
-                "minutes": f"{_format_range(minutes, '.0f')}, median {statistics.median(minutes):.1f}",
+                "minutes, median (range)": f"{middle:.1f} ({_format_range(minutes, '.0f')})",
                 "load": _format_range(load, ".0f") if load else "not recorded",
                 "ended by the cluster": sum(len(line.get("ended_by_the_cluster", ())) for line in lines),
             }
         )
     text = (
-        "The build, the machine and the options of the sessions of a row are the same. Of all "
-        f"{len(errors)} sessions {_describe_rate(errors)} had a metric OVER. The bound is exact and "
+        "The build, the machine and the options of the sessions of a row are the same. "
+        f"{_describe_rate(errors)} of all {len(errors)} sessions had a metric OVER. The bound is exact and "
         "one-sided at 95 % (Clopper and Pearson): 1 % takes 299 sessions without any. The metrics of "
         "a session are not independent, and have no bound. Machines, whose own hosts are unknown: "
         f"{'; '.join(sorted(machines))}."
