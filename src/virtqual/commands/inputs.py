@@ -12,7 +12,9 @@ from virtqual.inputs import declarations, fetched
 from virtqual.inputs.declarations import Input
 from virtqual.report.console import verbatim
 
-app = typer.Typer(help="Inputs to download before a session: no run downloads them.", no_args_is_help=True)
+app = typer.Typer(
+    help="Download inputs of studies before a session: no run downloads them.", no_args_is_help=True
+)
 _console = verbatim(soft_wrap=True)
 
 Names = Annotated[list[str] | None, typer.Argument(help="inputs by name (default: all)")]

@@ -30,7 +30,7 @@ def command(
         list[str] | None, typer.Option(help="another package of the distribution to install (repeatable)")
     ] = None,
 ) -> None:
-    """Set up the registry stack, unless another one will be used; nothing is installed twice."""
+    """Set up the registry stack (Debian 12), unless another stack is used; nothing is installed twice."""
     stacks = paths.stacks()
     used = _choose_stack(manifest.find_stacks(stacks), stack)
     is_registry = used == registry.NAME

@@ -29,7 +29,7 @@ from virtqual.site.systems import System, SystemFileError
 from virtqual.site.waiting import Wait
 
 app = typer.Typer(
-    help="The system file: written by what Slurm and the nodes show, and checked.", no_args_is_help=True
+    help="Write a system file by what Slurm and the nodes show, and check one.", no_args_is_help=True
 )
 _console = verbatim(soft_wrap=True)
 #: The name under which a node prints whether it sees a file of this machine.

@@ -203,6 +203,11 @@ class System(BaseModel):
             )
         if bool(self.native.session_access) != bool(self.virtual.session_access):
             raise ValueError("extras.session_access: state it for both partitions, or for none")
+        if "squeue" in (native.scheduler, virtual.scheduler) and not self.native.session_access:
+            raise ValueError(
+                "scheduler: 'squeue' learns no exit code of a job, and no run counts without one. State "
+                "extras.session_access, whose runs are steps (docs/system-file.md, Without sacct)"
+            )
         return self
 
     @model_validator(mode="after")

@@ -108,6 +108,14 @@ def change_key(system, path, value):
         ({"name": "-x"}, "system.name: '-x' is no name"),
         ({"bare.name": "x y"}, "system.partitions[x y].name: 'x y' is no name"),
         ({"vm.scheduler": "pbs"}, "[vm].scheduler: 'pbs' will not do: the checks run under Slurm"),
+        (
+            {
+                "vm.scheduler": "squeue",
+                "bare.extras.session_access": REMOVED,
+                "vm.extras.session_access": REMOVED,
+            },
+            "scheduler: 'squeue' learns no exit code of a job",
+        ),
         ({"vm.launcher": "mpirun"}, "[vm].launcher: 'mpirun' will not do"),
         ({"vm.access": REMOVED}, "[vm].access: is missing"),
         ({"vm.access": []}, "[vm].access: "),
