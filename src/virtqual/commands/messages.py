@@ -52,9 +52,6 @@ def report_errors() -> Iterator[None]:
     except KeyboardInterrupt:
         _print_error("virtqual: interrupted before anything was measured", "yellow")
         raise typer.Exit(INTERRUPTED) from None
-    except VirtqualError as error:
-        _print_error(f"virtqual: {error}")
-        raise typer.Exit(error.exit_code) from None
     except (Exception, SystemExit) as error:
         # rich ends the program if a pipe is closed, other writers do not.
         cause = error.__context__ if isinstance(error, SystemExit) else error
@@ -66,18 +63,19 @@ def report_errors() -> Iterator[None]:
             # Typer's own, about the command line.
             _put_plainly(error)
             raise
-        if (code := exit_code_of(error)) == UsageError.exit_code:
-            # The message about reviewed data names file, line and key itself.
-            _print_error(f"virtqual: {error}")
-            raise typer.Exit(code) from None
-        if isinstance(error, OSError) and (reason := _describe_unwritable(error)):
-            _print_error(f"virtqual: {reason}")
-            raise typer.Exit(code) from None
-        message = " ".join(f"{type(error).__name__}: {error}".split())
-        _print_error(
-            f"virtqual: ended by an error that virtqual does not know, {message}; {_save_traceback()}"
-        )
-        raise typer.Exit(code) from None
+        _print_error(f"virtqual: {_describe_error(error)}")
+        raise typer.Exit(exit_code_of(error)) from None
+
+
+def _describe_error(error: BaseException) -> str:
+    """Return the message about an error; the traceback of one that virtqual does not know is in a file."""
+    # The message about reviewed data names file, line and key itself.
+    if isinstance(error, VirtqualError) or exit_code_of(error) == UsageError.exit_code:
+        return str(error)
+    if isinstance(error, OSError) and (reason := _describe_unwritable(error)):
+        return reason
+    message = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"ended by an error that virtqual does not know, {message}; {_save_traceback()}"
 
 
 def _put_plainly(error: Any) -> None:

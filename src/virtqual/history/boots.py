@@ -44,14 +44,8 @@ class Spread:
 def compare_means(means: Sequence[Floats], variances: Sequence[Floats]) -> Spread:
     """Return how much the means of each build differ: one that is uncertain weighs little.
 
-    The weights are those of DerSimonian and Laird (1986).
-
-    Parameters
-    ----------
-    means
-        An array for each build: ln(virtual/native) of each of its boots, or of its sessions.
-    variances
-        The variances of these means by their pairs, in the same shapes.
+    The weights are those of DerSimonian and Laird (1986). `means` has an array for each build, which is
+    ln(virtual/native) of each of its boots or sessions. `variances` are those of the means by their pairs.
     """
     df = sum(len(boots) - 1 for boots in means)
     if df < 1:

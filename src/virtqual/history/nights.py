@@ -59,17 +59,10 @@ class Notice:
 def find_notices(
     sessions: Sequence[Summary], *, expected: timedelta | None = None, now: datetime | None = None
 ) -> list[Notice]:
-    """Return all notices of a history, the oldest first.
+    """Return all notices of the histories of all systems and classes, the oldest first.
 
-    Parameters
-    ----------
-    sessions
-        Sessions of any systems and classes; each system and class has a history of its own.
-        A session that still runs or may go on has no answer yet, and changes nothing.
-    expected
-        Longest time between the begins of two sessions; None if no session is expected.
-    now
-        End of the history; with `expected`.
+    A session that still runs or may go on has no answer yet, and changes nothing. If sessions are expected,
+    `expected` is the longest time between the begins of two, and `now` the end of the history.
     """
     notices: list[Notice] = []
     for _, nights in group_by_place(sessions):

@@ -29,14 +29,9 @@ def noise_entry(series: Sequence[Series], source: str, pooled: float | None = No
     """Return the entry of a noise file for one series, from its sessions under one hypervisor build.
 
     The noise is that of a session's pairs around their mean, so that the overhead does not matter. Pairs with
-    a stalled run, and sessions with fewer than two other pairs, are left out.
-
-    Parameters
-    ----------
-    source
-        Tells the reviewer which sessions these are.
-    pooled
-        How much boots differ over all metrics (`pool_metrics`); None: only this series says it.
+    a stalled run, and sessions with fewer than two other pairs, are left out. `source` tells the reviewer
+    which sessions these are. `pooled` is how much boots differ over all metrics (`pool_metrics`); None if
+    only this series says it.
 
     Raises
     ------
@@ -112,12 +107,8 @@ def _estimate_roundings(series: Sequence[Series]) -> Floats:
 def estimate_rounding(values: Floats) -> Floats:
     """Return the standard deviation of a pair's log difference by the digits that values show.
 
-    Both sides are rounded by up to half a unit of the last place.
-
-    Parameters
-    ----------
-    values
-        Shape (n_runs, n_points); the result has the shape (n_points,).
+    Both sides are rounded by up to half a unit of the last place. `values` has the shape (n_runs, n_points),
+    the result the shape (n_points,).
     """
     noise = last_place(values) / np.median(values, axis=0) / math.sqrt(6)
     return np.maximum(noise, MIN_PAIR_SIGMA)

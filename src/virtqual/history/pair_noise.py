@@ -33,15 +33,8 @@ def usual_noise(d: Floats, floor: ArrayLike = 0.0) -> Floats:
 def find_stalls(native: Floats, virtual: Floats, sigma: ArrayLike) -> Bools:
     """Return which pairs have a stalled run, by `virtqual.verdict.slow_runs.slowness`.
 
-    The judge counts such runs. A few of them, counted as noise, would hide
-    overheads for months.
-
-    Parameters
-    ----------
-    native, virtual
-        Logarithms of costs, shape (..., n_pairs).
-    sigma
-        The `usual_noise` of the sessions, broadcastable to (...).
+    The judge counts such runs. A few of them, counted as noise, would hide overheads for months. `native` and
+    `virtual` are logarithms of costs, shape (..., n_pairs); `sigma` is the `usual_noise` of the sessions.
     """
     return (slowness(native, sigma) > 0) | (slowness(virtual, sigma) > 0)
 

@@ -33,14 +33,8 @@ def foresee_answer(
 ) -> str:
     """Return whether a session could be called qualified, or what forbids it and how to get it.
 
-    Parameters
-    ----------
-    entries, planned
-        All checks, and those that the session would run.
-    features
-        The features of the stack.
-    rotates
-        All nodes work at once.
+    `entries` are all checks, and `planned` those that the session would run. `features` are those of the
+    stack. All nodes work at once if it `rotates`.
     """
     check_set = project_references().qualifications.get(chosen.name)
     absent_features: list[str] = []

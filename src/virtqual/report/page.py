@@ -12,7 +12,7 @@ import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from itertools import groupby
@@ -193,13 +193,13 @@ class Row:
     verdict: Verdict
     check: str
     bar: plots.Bar | None
-    dots: plots.Dots | None
-    curve: plots.Curves | None
-    ratios: plots.Curves | None
-    axis: str
-    raw: str
     claims: list[str]
-    slowdowns: list[dict[Side, Slowdown]]
+    dots: plots.Dots | None = None
+    curve: plots.Curves | None = None
+    ratios: plots.Curves | None = None
+    axis: str = ""
+    raw: str = ""
+    slowdowns: Sequence[dict[Side, Slowdown]] = ()
 
     @property
     def bounds(self) -> str:
@@ -296,28 +296,24 @@ def _make_row(
 ) -> Row:
     """Return the row of a verdict; `measured` is its series, then that with sizes that are only reported."""
     series, all_sizes = measured
-    check = run.check if run else ""
     claims = [entry for entry in _load_claims() if entry[2].metric == verdict.metric]
     described = [_describe_claim(*entry, verdict.better) for entry in claims]
+    row = Row(number, verdict, run.check if run else "", bar, described)
     if series is None or all_sizes is None or not series.pairs:
-        return Row(number, verdict, check, bar, None, None, None, "", "", described, [])
+        return row
     curve, ratios = None, None
     # One size makes no curve.
     if len(all_sizes.points) > 1 and series.valid:
         curve = _draw_values(all_sizes)
         if verdict.points:
             ratios = _draw_ratios(verdict, [case for _, _, case in claims if case.sizes])
-    return Row(
-        number=number,
-        verdict=verdict,
-        check=check,
-        bar=bar,
+    return replace(
+        row,
         dots=_draw_dots(verdict, series),
         curve=curve,
         ratios=ratios,
         axis=_name_axis(series),
         raw=_format_runs(all_sizes, began),
-        claims=described,
         slowdowns=project_noise(series, run) if run else [],
     )
 

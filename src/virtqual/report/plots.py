@@ -203,14 +203,9 @@ def draw_dots(
     limit: float | None,
     margin: float | None,
 ) -> Dots:
-    """Return marks for pairs.
+    """Return marks for pairs: `pairs` are the logarithm of each one's cost, if any, and the name of its mark.
 
-    Parameters
-    ----------
-    pairs
-        The logarithm of each pair's cost, None if it has none, and the name of its mark.
-    log, limit, margin
-        Estimate, budget and margin, which are drawn as lines.
+    The estimate `log`, the budget `limit` and the margin are drawn as lines.
     """
     end = _add(limit, margin)
     lines = [value for value in (0.0, log, limit, end) if value is not None]
@@ -282,12 +277,8 @@ class Course:
 def draw_course(values: Sequence[tuple[int, float, float]], steps: Sequence[int]) -> Course:
     """Return the course of a metric.
 
-    Parameters
-    ----------
-    values
-        Number of the build, logarithm of the cost, and its standard error, in order.
-    steps
-        Numbers of the first values after a step.
+    `values` are numbers of builds, logarithms of costs, and their standard errors, in order; `steps` are
+    numbers of the first values after a step.
     """
     bars = [(log - _ERROR_BAR_SIGMAS * error, log + _ERROR_BAR_SIGMAS * error) for _, log, error in values]
     y = make_scale([0.0, *(end for bar in bars for end in bar)], HEIGHT - 6, 6)

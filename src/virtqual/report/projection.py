@@ -40,12 +40,8 @@ class Slowdown:
 def project(one_in: Floats, times: Floats, ranks: int, nodes: int) -> Slowdown:
     """Return the slowdown of a program of `ranks` ranks.
 
-    Parameters
-    ----------
-    one_in
-        Rising from 1, shape (n_points,).
-    times
-        Time that one piece in so many exceeds, shape (n_runs, n_points).
+    `times` are those that one piece in so many exceeds, shape (n_runs, n_points). `one_in` has the shape
+    (n_points,) and rises from 1.
     """
     rng = np.random.default_rng(0)
     # The largest of n uniform numbers is one such number to the power of 1/n; this is how rare its piece is.
