@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -117,27 +117,21 @@ class Place:
 
     system: str
     hypervisor_class: str
-    #: In the order of builds, then of time.
-    sessions: tuple[Summary, ...]
     #: Names of the builds, in the order of their first sessions.
     builds: tuple[str, ...]
+    #: The sessions of each build, in the order of time.
+    nights: tuple[list[Summary], ...]
     #: In the order of their largest change, the largest first.
     metrics: tuple[MetricHistory, ...]
-    #: The number of each build by its key.
-    numbers: Mapping[tuple[str, ...], int]
 
     @property
     def title(self) -> str:
         """System, class, numbers of sessions and builds, and days."""
-        days = sorted(f"{session.created:%Y-%m-%d}" for session in self.sessions)
+        days = sorted(f"{session.created:%Y-%m-%d}" for nights in self.nights for session in nights)
         return (
-            f"{self.system} {self.hypervisor_class}: {pluralize(len(self.sessions), 'session')} of "
+            f"{self.system} {self.hypervisor_class}: {pluralize(len(days), 'session')} of "
             f"{pluralize(len(self.builds), 'build')}, {' to '.join(dict.fromkeys((days[0], days[-1])))}"
         )
-
-    def number(self, session: Summary) -> int:
-        """Return the number of a session's build."""
-        return self.numbers[get_build_key(session)]
 
 
 def make_place(system: str, hypervisor_class: str, nights: Iterable[Summary]) -> Place:
@@ -149,9 +143,11 @@ def make_place(system: str, hypervisor_class: str, nights: Iterable[Summary]) ->
     in_time = [
         night for night in by_time if any(verdict.virtual is not None for verdict in night.verdicts)
     ] or by_time
-    keys = list(dict.fromkeys(map(get_build_key, in_time)))
-    numbers = {key: number for number, key in enumerate(keys)}
-    sessions = sorted(in_time, key=lambda night: numbers[get_build_key(night)])
+    nights_by_build: dict[tuple[str, ...], list[Summary]] = defaultdict(list)
+    for night in in_time:
+        nights_by_build[get_build_key(night)].append(night)
+    sessions = list(chain(*nights_by_build.values()))
+    builds = np.repeat(np.arange(len(nights_by_build)), [*map(len, nights_by_build.values())])
     measured: dict[tuple[str, str], dict[int, Verdict]] = defaultdict(dict)
     for index, night in enumerate(sessions):
         for verdict in night.verdicts:
@@ -159,7 +155,6 @@ def make_place(system: str, hypervisor_class: str, nights: Iterable[Summary]) ->
             if is_usable and verdict.outcome is not Outcome.INVALID:
                 # A session that also judges a change has two verdicts on one overhead.
                 measured[verdict.metric, verdict.setting].setdefault(index, verdict)
-    builds = np.array([numbers[get_build_key(night)] for night in sessions], dtype=np.int64)
     metrics = []
     for (metric, setting), verdicts in measured.items():
         of_metric = tuple(sessions[index] for index in verdicts)
@@ -169,7 +164,8 @@ def make_place(system: str, hypervisor_class: str, nights: Iterable[Summary]) ->
         changes = find_changes(history, len(measured))
         metrics.append(MetricHistory(metric, setting, better, of_metric, history, changes))
     metrics.sort(key=lambda metric: metric.largest_change, reverse=True)
-    return Place(system, hypervisor_class, tuple(sessions), _name_builds(keys), tuple(metrics), numbers)
+    names = _name_builds(list(nights_by_build))
+    return Place(system, hypervisor_class, names, tuple(nights_by_build.values()), tuple(metrics))
 
 
 def _make_history(builds: Ints, verdicts: Sequence[Verdict], order: Ints) -> History:
@@ -247,9 +243,9 @@ def describe_changes(place: Place, marks: Sequence[Mark]) -> list[ChangeText]:
     steps_by_place: dict[tuple[Any, ...], list[tuple[MetricHistory, Step]]] = defaultdict(list)
     for metric in place.metrics:
         for step in metric.changes.steps:
-            ends = metric.sessions[step.first - 1], metric.sessions[step.last]
-            names = [end.session for end in ends] if step.cause == "within" else []
-            steps_by_place[*map(place.number, ends), step.cause, *names].append((metric, step))
+            ends = [step.first - 1, step.last]
+            names = [metric.sessions[end].session for end in ends] if step.cause == "within" else []
+            steps_by_place[*metric.history.builds[ends], step.cause, *names].append((metric, step))
     texts = [_describe_steps(place, steps_by_place[key], marks) for key in sorted(steps_by_place)]
     for metric in place.metrics:
         if drift := metric.changes.drift:
@@ -267,7 +263,7 @@ def _describe_steps(
     """Return the text of the steps of several metrics between the same builds or sessions."""
     metric, step = steps[0]
     before, after = metric.sessions[step.first - 1], metric.sessions[step.last]
-    first, last = place.number(before), place.number(after)
+    first, last = metric.history.builds[[step.first - 1, step.last]].tolist()
     if step.cause == "within":
         sessions = f"{before.session} and {after.session}"
         where = f"between two sessions of {place.builds[last]}, {sessions}: the machine's, or the boot's"
@@ -276,12 +272,9 @@ def _describe_steps(
         if step.cause == "native":
             where += ", by the native side alone: the machine's, and not the build's"
         # The sessions of both builds that are nearest in time differ in the fewest other facts.
-        first_nights, last_nights = (
-            [session for session in place.sessions if place.number(session) == build]
-            for build in (first, last)
-        )
         before, after = min(
-            product(first_nights, last_nights), key=lambda pair: abs(pair[1].created - pair[0].created)
+            product(place.nights[first], place.nights[last]),
+            key=lambda pair: abs(pair[1].created - pair[0].created),
         )
     notes = [f"changed with it: {names}: {old} -> {new}" for names, old, new in compare_facts(before, after)]
     begin, end = sorted((before.created.date(), after.created.date()))

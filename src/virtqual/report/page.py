@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -114,14 +113,12 @@ def render_history(places: Sequence[Place], marks: Sequence[Mark], unread: Seque
     waivers = project_references().waivers
     contents = []
     for place in places:
-        # The sessions of a place stand in the order of builds, then of time.
-        groups = groupby(place.sessions, key=place.number)
         contents.append(
             {
                 "title": place.title,
                 "changes": describe_changes(place, marks),
                 "metrics": [(metric, _draw_course(metric)) for metric in place.metrics],
-                "builds": [(number, place.builds[number], list(group)) for number, group in groups],
+                "builds": list(zip(place.builds, place.nights, strict=True)),
                 "notes": list(describe_notes(place, marks, waivers)),
             }
         )
