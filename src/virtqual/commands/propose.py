@@ -12,7 +12,7 @@ from virtqual import paths
 from virtqual.errors import UsageError
 from virtqual.files.records import write_file
 from virtqual.files.wording import printable
-from virtqual.history.propose import Proposal, Recorded, RecordedSeries, propose, propose_hosts
+from virtqual.history.propose import Proposal, Recorded, propose, propose_hosts
 from virtqual.preflight.admit import admit
 from virtqual.references import project_references
 from virtqual.session import store
@@ -97,7 +97,7 @@ def _read_session(path: Path, *, survey: bool) -> Recorded:
         build=session.build,
         cpu=next((str(node.cpu.model) for run in native for node in run.identity.values()), "unknown"),
         stack=native[0].stack_hash,
-        series=tuple(RecordedSeries(checks[name], measured) for name, measured in series.items()),
+        series=tuple((checks[name], measured) for name, measured in series.items()),
         left_out=left_out,
     )
 

@@ -25,25 +25,6 @@ ContentT = TypeVar("ContentT", CommentedMap, CommentedSeq)
 
 
 @dataclass(frozen=True)
-class RecordedSeries:
-    """One series of a session, and the check that measured it, such as ``Memory %threads=one``."""
-
-    check: str
-    series: Series
-
-    @property
-    def check_class(self) -> str:
-        """Name of the check's class."""
-        return self.check.split(" ", 1)[0]
-
-    @property
-    def parameters(self) -> dict[str, str | int]:
-        """Parameters of the check by name; a number is one, as ReFrame compares with the parameter itself."""
-        parameters = sorted(re.findall(r"%(\w+)=(\S+)", self.check))
-        return {name: int(value) if value.isdigit() else value for name, value in parameters}
-
-
-@dataclass(frozen=True)
 class Recorded:
     """The part of a stored session that references are made of."""
 
@@ -56,7 +37,8 @@ class Recorded:
     #: CPU model of the native side.
     cpu: str
     stack: str
-    series: tuple[RecordedSeries, ...]
+    #: The check of each series, such as ``Memory %threads=one``, and the series.
+    series: tuple[tuple[str, Series], ...]
     #: Sentences: which of its series are not taken, and why.
     left_out: tuple[str, ...] = ()
 
@@ -95,7 +77,7 @@ def propose(sessions: Sequence[Recorded], directory: Path) -> list[Proposal]:
     """
     sessions = _unite(sessions)
     system = directory / sessions[0].system
-    names = sorted({recorded.check_class for session in sessions for recorded in session.series})
+    names = sorted({_name_class(check) for session in sessions for check, _ in session.series})
     proposals = [_propose_native(name, sessions, system) for name in names]
     proposals.append(_propose_noise(sessions, system / "noise.yaml"))
     return [proposal for proposal in proposals if proposal.diff or proposal.notes]
@@ -136,22 +118,25 @@ def _unite(sessions: Sequence[Recorded]) -> list[Recorded]:
     return sessions
 
 
-def _group_series(sessions: Sequence[Recorded]) -> Iterator[tuple[RecordedSeries, list[Series]]]:
-    """Yield each series of a check, as the first session has it, with the series of all sessions."""
-    groups: dict[tuple[str, str], list[tuple[str, RecordedSeries]]] = defaultdict(list)
+def _name_class(check: str) -> str:
+    return check.split(" ", 1)[0]
+
+
+def _group_series(sessions: Sequence[Recorded]) -> Iterator[tuple[str, list[Series]]]:
+    """Yield the check of each series, and the series of all sessions."""
+    groups: dict[tuple[str, str], list[tuple[str, Series]]] = defaultdict(list)
     for session in sessions:
-        for recorded in session.series:
-            groups[recorded.check, recorded.series.id].append((session.session, recorded))
-    for group in groups.values():
+        for check, series in session.series:
+            groups[check, series.id].append((session.session, series))
+    for (check, _), group in groups.items():
         first_session, first = group[0]
-        for session_id, recorded in group:
-            if recorded.series.points != first.series.points:
+        for session_id, series in group:
+            if series.points != first.points:
                 raise ValueError(
-                    f"sessions {first_session} and {session_id} measured {first.series.id} at other sizes "
-                    f"({_describe_sizes(first.series)}; {_describe_sizes(recorded.series)}): "
-                    "name sessions of one kind."
+                    f"sessions {first_session} and {session_id} measured {first.id} at other sizes "
+                    f"({_describe_sizes(first)}; {_describe_sizes(series)}): name sessions of one kind."
                 )
-        yield first, [recorded.series for _, recorded in group]
+        yield check, [series for _, series in group]
 
 
 def _describe_sizes(series: Series) -> str:
@@ -164,15 +149,17 @@ def _propose_native(name: str, sessions: Sequence[Recorded], system: Path) -> Pr
     path = system / f"{name}.yaml"
     notes, provenance = [], []
     references = CommentedMap()
-    for recorded, series in _group_series(sessions):
-        if recorded.check_class != name:
+    for check, series in _group_series(sessions):
+        if _name_class(check) != name:
             continue
         try:
             entries = reference_entries(series)
         except NoHistoryError as error:
-            notes.append(f"{path}: {recorded.series.id}: {error}")
+            notes.append(f"{path}: {series[0].id}: {error}")
             continue
-        parameters = recorded.parameters
+        values = dict(sorted(re.findall(r"%(\w+)=(\S+)", check)))
+        # ReFrame compares a number with the parameter itself.
+        parameters = {key: int(value) if value.isdigit() else value for key, value in values.items()}
         if parameters:
             references.setdefault("$index", _in_one_line(CommentedSeq(parameters)))
         # ReFrame looks for references below the check's parameters.
@@ -183,7 +170,7 @@ def _propose_native(name: str, sessions: Sequence[Recorded], system: Path) -> Pr
             tolerance = [entry.value, entry.lower, entry.upper, entry.unit]
             place[entry.variable] = _in_one_line(CommentedSeq(tolerance))
         origin = {
-            "series": recorded.series.id,
+            "series": series[0].id,
             "runs": entries[0].runs,
             "spread": max(entry.spread for entry in entries),
             "false_alarms": FALSE_ALARMS,
@@ -215,11 +202,11 @@ def _make_entries(
 ) -> tuple[list[CommentedMap], list[str]]:
     """Return an entry for each series, and notes on those with too few runs."""
     entries, notes = [], []
-    for recorded, series in _group_series(sessions):
+    for _, series in _group_series(sessions):
         try:
             entries.append(_in_one_line(CommentedMap(make_entry(series))))
         except NoHistoryError as error:
-            notes.append(f"{path}: {recorded.series.id}: {error}")
+            notes.append(f"{path}: {series[0].id}: {error}")
     return entries, notes
 
 

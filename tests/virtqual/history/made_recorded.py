@@ -1,11 +1,11 @@
 """Recorded sessions of one system, and what is written of them."""
 
-from virtqual.history.propose import Recorded, RecordedSeries
+from virtqual.history.propose import Recorded
 
 
 def make_recorded(number, *series, check="Case"):
     """Return a session of a number with series, all of one check."""
-    recorded = tuple(RecordedSeries(check, measured) for measured in series)
+    recorded = tuple((check, measured) for measured in series)
     return Recorded(f"s{number}", f"2026-01-0{number}", "site", "9.2", "Xeon", "abc", recorded)
 
 

@@ -66,12 +66,12 @@ def test_every_proposal_is_loaded(metrics, references_copy, sessions):
     assert not any(proposal.notes for proposal in proposals)
     write_proposals(proposals)
     references = load_references(references_copy)
-    for recorded in stored[0].series:
-        prior = references.prior(recorded.series, "kvm", "site")
+    for _, series in stored[0].series:
+        prior = references.prior(series, "kvm", "site")
         assert "build 9.2" in prior.source
         assert 0 < prior.df <= 6
         assert prior.between_df == (sessions - 1 if sessions > 2 else 4)
-        width = recorded.series.width
+        width = series.width
         sigma = sigma_of(prior, width)
         assert sigma.shape == (width + (width > 1),)
         assert np.all(sigma[:width] >= 1e-4)
@@ -116,10 +116,9 @@ def test_metrics_of_a_system_are_recorded_with_one_spread_of_boots(metrics, refe
         stored.append(make_recorded(number, *series, check="Case %of=all"))
     write_proposals(propose(stored, references_copy / "systems"))
     references = load_references(references_copy)
-    pooled = [references.prior(recorded.series, "kvm", "site").between for recorded in stored[0].series]
+    pooled = [references.prior(series, "kvm", "site").between for _, series in stored[0].series]
     alone = [
-        noise_entry([session.series[index].series for session in stored], "test")["between"]
-        for index in range(8)
+        noise_entry([session.series[index][1] for session in stored], "test")["between"] for index in range(8)
     ]
     assert np.std(pooled) < 0.8 * np.std(alone)
     assert np.median(pooled) == pytest.approx(0.01, rel=0.5)

@@ -115,7 +115,7 @@ def test_reference_files_are_what_reframe_reads(sessions, tmp_path):
 def test_a_proposed_noise_file_is_what_judging_reads(sessions, references_copy):
     write_proposals(propose(sessions, references_copy / "systems"))
     references = load_references(references_copy)
-    hpl, mpi = (recorded.series for recorded in sessions[0].series)
+    hpl, mpi = (series for _, series in sessions[0].series)
     assert "3 sessions, s1 to s3, build 9.2" in references.prior(hpl, "kvm", "site").source
     assert len(references.prior(mpi, "kvm", "site").sigma) == 12
     assert references.prior(hpl, "kvm", "elsewhere").sigma == 0.03

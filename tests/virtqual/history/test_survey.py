@@ -104,7 +104,7 @@ def test_what_is_proposed_is_what_the_judge_asks_for(metrics, references_copy):
     assert proposal.diff.startswith("--- /dev/null")
     write_proposals([proposal])
     references = load_references(references_copy)
-    hpl, mpi = (recorded.series for recorded in sessions[0].series)
+    hpl, mpi = (series for _, series in sessions[0].series)
     any_two = references.host_bound(hpl, "site", ["a", "a"], ["d", "d"])
     assert 0 < references.host_bound(hpl, "site", "abab", "cdcd", rotated=True) < any_two < 0.05
     assert references.host_bound(hpl, "site", "abab", "cdcd") == any_two
