@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import special
 
 from virtqual.history.noise_entries import NoHistoryError, estimate_rounding, round_up
-from virtqual.verdict.estimate import Floats, Ints
+from virtqual.verdict.estimate import Floats
 from virtqual.verdict.pairs import Series
 
 SURVEY_ALPHA = 0.01
@@ -22,17 +21,8 @@ MIN_SURVEY_DF = 4
 """With fewer degrees of freedom a bound would be ten times the noise and more."""
 
 
-@dataclass(frozen=True)
-class _Values:
-    """Native values of one series, one row a run."""
-
-    #: Logarithms, shape (n_rows, n_points).
-    logs: Floats
-    #: Least standard deviation of a row, by the digits that the values show, shape (n_points,).
-    rounding: Floats
-    #: Number of each row's host and session, shape (n_rows,).
-    host: Ints
-    session: Ints
+#: A native run: its host, the number of its session, and its values.
+HostRun: TypeAlias = tuple[str, int, Sequence[float]]
 
 
 def host_entry(series: Sequence[Series], carrying: Collection[str]) -> dict[str, Any]:
@@ -47,7 +37,8 @@ def host_entry(series: Sequence[Series], carrying: Collection[str]) -> dict[str,
     NoHistoryError
         No run names its host, a kind of host has no run, or there are too few runs to know their noise.
     """
-    names, values = _read_values(series, carrying)
+    runs = _list_runs(series, carrying)
+    names = sorted({host for host, _, _ in runs})
     native, virtual = (
         [index for index, name in enumerate(names) if _carries_vms(name, carrying) is role]
         for role in (False, True)
@@ -55,7 +46,7 @@ def host_entry(series: Sequence[Series], carrying: Collection[str]) -> dict[str,
     if not native or not virtual:
         place = f"on {', '.join(names)}" if names else "do not say on which hosts they were"
         raise NoHistoryError(f"native runs {place}: it takes some on the hosts of either side")
-    effects, spread, df, inverse = _fit(values, len(names))
+    effects, spread, df, inverse = _fit(runs, names)
 
     def bound(contrasts: Floats) -> float:
         """Return the upper bound of the largest of some differences, at all sizes."""
@@ -71,27 +62,19 @@ def host_entry(series: Sequence[Series], carrying: Collection[str]) -> dict[str,
         "virtual": [names[j] for j in virtual],
         "bound": bound(np.array([unit[j] - unit[i] for i in native for j in virtual])),
         "means": bound(unit[virtual].mean(axis=0, keepdims=True) - unit[native].mean(axis=0)),
-        "source": f"{len(values.logs)} native runs, {df} degrees of freedom",
+        "source": f"{len(runs)} native runs, {df} degrees of freedom",
     }
 
 
-def _read_values(series: Sequence[Series], carrying: Collection[str]) -> tuple[list[str], _Values]:
-    """Return the names of the hosts, and the values of all runs that count."""
-    runs = [
+def _list_runs(series: Sequence[Series], carrying: Collection[str]) -> list[HostRun]:
+    """Return all runs that count."""
+    return [
         (sample.host, number, sample.values)
         for number, session in enumerate(series)
         for sample in (pair.native for pair in session.pairs if pair.native)
         if not sample.invalid and all(math.isfinite(value) and value > 0 for value in sample.values)
         if sample.host and _carries_vms(sample.host, carrying) is not None
     ]
-    names = sorted({host for host, _, _ in runs})
-    width = series[0].width
-    raw = np.array([values for _, _, values in runs], dtype=np.float64).reshape(-1, width)
-    # The noise of a pair's difference is that of two runs.
-    rounding = estimate_rounding(raw) / math.sqrt(2) if runs else np.zeros(width)
-    host = np.array([names.index(name) for name, _, _ in runs], dtype=np.int64)
-    session = np.array([number for _, number, _ in runs], dtype=np.int64)
-    return names, _Values(np.log(raw), rounding, host, session)
 
 
 def _carries_vms(name: str, carrying: Collection[str]) -> bool | None:
@@ -100,27 +83,26 @@ def _carries_vms(name: str, carrying: Collection[str]) -> bool | None:
     return roles.pop() if len(roles) == 1 else None
 
 
-def _fit(values: _Values, hosts: int) -> tuple[Floats, Floats, int, Floats]:
-    """Return each host's effect, the spread of a row, its df, and the effects' covariance in units of it.
+def _fit(runs: Sequence[HostRun], hosts: Sequence[str]) -> tuple[Floats, Floats, int, Floats]:
+    """Return each host's effect, the spread of a run, its df, and the effects' covariance in units of it.
 
     Raises
     ------
     NoHistoryError
         Too few degrees of freedom are left.
     """
-    by_host = values.host[:, None] == np.arange(hosts)
-    by_session = values.session[:, None] == np.unique(values.session)[1:]
+    host = np.array([hosts.index(name) for name, _, _ in runs])
+    session = np.array([number for _, number, _ in runs])
+    values = np.array([values for _, _, values in runs], dtype=np.float64)
+    by_host = host[:, None] == np.arange(len(hosts))
+    by_session = session[:, None] == np.unique(session)[1:]
     design = np.concatenate([by_host, by_session], axis=1).astype(np.float64)
-    logs, rows = values.logs, "native runs"
+    logs: Floats = np.log(values)
+    rows = "native runs"
     if int(np.linalg.matrix_rank(design)) < design.shape[1]:
-        cells = np.unique(np.stack([values.host, values.session], axis=1), axis=0)
-        logs = np.array(
-            [
-                logs[(values.host == host) & (values.session == session)].mean(axis=0)
-                for host, session in cells
-            ]
-        )
-        design = (cells[:, :1] == np.arange(hosts)).astype(np.float64)
+        cells = np.unique(np.stack([host, session], axis=1), axis=0)
+        logs = np.array([logs[(host == i) & (session == k)].mean(axis=0) for i, k in cells])
+        design = (cells[:, :1] == np.arange(len(hosts))).astype(np.float64)
         rows = "sessions on a host (none compares hosts of both sides)"
     df = len(design) - int(np.linalg.matrix_rank(design))
     if df < MIN_SURVEY_DF:
@@ -129,5 +111,8 @@ def _fit(values: _Values, hosts: int) -> tuple[Floats, Floats, int, Floats]:
         )
     inverse = np.linalg.pinv(design)
     residuals = logs - design @ (inverse @ logs)
-    spread = np.maximum(np.sqrt(np.sum(residuals**2, axis=0) / df), values.rounding)
-    return (inverse @ logs)[:hosts], spread, df, (inverse @ inverse.T)[:hosts, :hosts]
+    # The noise of a pair's difference is that of two runs.
+    rounding = estimate_rounding(values) / math.sqrt(2)
+    spread = np.maximum(np.sqrt(np.sum(residuals**2, axis=0) / df), rounding)
+    count = len(hosts)
+    return (inverse @ logs)[:count], spread, df, (inverse @ inverse.T)[:count, :count]
