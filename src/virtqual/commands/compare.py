@@ -49,7 +49,6 @@ def command(
         raise UsageError("no series was measured on both sides of a session")
     if output is not None:
         write_output(page.render_comparison(loaded), output)
-        _say.print(str(output), soft_wrap=True)
         return
     names = letters(len(loaded))
     overview = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -40,14 +39,13 @@ def command(
     1 % of histories show a step or a drift if nothing changed. The report does
     not decide: each session judges its own build.
     """
-    sessions = list(_read(paths.sessions()))
+    sessions = _read_sessions()
     selected = select_sessions(sessions, system, hypervisor_class)
     errors = [session for session in sessions if isinstance(session, VirtqualError)]
     places = [make_place(*place, nights) for place, nights in group_by_place(selected)]
     marks = load_marks((paths.site_references(), paths.references()))
     if output is not None:
         write_output(page.render_history(places, marks, [str(error) for error in errors]), output)
-        _console.print(str(output), soft_wrap=True)
         return
     for place in places:
         _console.print(Text(place.title, "bold"))
@@ -64,9 +62,9 @@ def command(
         _console.print(Text(f"left out: {error}", style="yellow"), soft_wrap=True)
 
 
-def _read(sessions: Path) -> Iterator[Summary | VirtqualError]:
-    """Yield the summaries of all sessions; a progress bar shows that new ones are made."""
-    console = verbatim(stderr=True)
+def _read_sessions() -> list[Summary | VirtqualError]:
+    """Return the summaries of all sessions; a progress bar shows that new ones are made."""
+    console, sessions = verbatim(stderr=True), paths.sessions()
     tracked = track(
         summaries(sessions),
         "reading sessions",
@@ -75,8 +73,7 @@ def _read(sessions: Path) -> Iterator[Summary | VirtqualError]:
         transient=True,
         disable=not console.is_terminal,
     )
-    for _, summary in tracked:
-        yield summary
+    return [summary for _, summary in tracked]
 
 
 def _indent(text: Text) -> Padding:
@@ -87,8 +84,7 @@ def _make_table(place: Place) -> Table:
     # Narrow columns keep names of metrics whole in 80 columns.
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("metric and setting", overflow="fold")
-    table.add_column("sessions", justify="right", no_wrap=True)
-    for title in ("first build", "last build"):
+    for title in ("sessions", "first build", "last build"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("changes", no_wrap=True)
     for metric in place.metrics:

@@ -104,11 +104,12 @@ def print_doubts(session: Session, directory: Path) -> None:
 
 
 def write_output(text: str, file: Path) -> None:
-    """Write a file that a person named, whole or not at all; raise `UsageError` if it cannot be written."""
+    """Write a file that a person named, and print its name; raise `UsageError` if it cannot be written."""
     try:
         write_file(text, file)
     except OSError as error:
         raise UsageError(f"-o {file}: {error.strerror}") from error
+    verbatim(soft_wrap=True).print(str(file))
 
 
 def _describe_unwritable(error: OSError) -> str | None:

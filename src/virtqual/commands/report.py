@@ -11,10 +11,8 @@ from virtqual import paths
 from virtqual.commands.messages import print_doubts, write_output
 from virtqual.errors import UsageError
 from virtqual.report import machines, page
-from virtqual.report.console import verbatim
 from virtqual.session.store import find, load
 
-_say = verbatim()
 _FORMS = {".html": page.render, **machines.FORMS}
 
 
@@ -39,7 +37,6 @@ def command(
     if form is None:
         raise UsageError(f"-o {output}: the name has to end with {', '.join(_FORMS)}")
     directory = find(session, paths.sessions())
-    file, loaded = output or directory / page.FILE, load(directory)
-    write_output(form(loaded), file)
+    loaded = load(directory)
     print_doubts(loaded, directory)
-    _say.print(str(file), soft_wrap=True)
+    write_output(form(loaded), output or directory / page.FILE)
