@@ -18,6 +18,7 @@ from virtqual.report import page
 from virtqual.report.comparison import ComparedSeries, compare, differing, letters
 from virtqual.report.console import verbatim
 from virtqual.session.store import find, load
+from virtqual.verdict.pairs import SIDES
 
 _say = verbatim()
 
@@ -79,7 +80,7 @@ def _table(rows: list[ComparedSeries], names: list[str]) -> Table:
         # One row a series, so that its name may take several lines.
         lines = []
         for row in group:
-            texts = row.overhead_text, row.native_text, row.virtual_text
-            lines.append((names[row.session], *texts, row.mark))
+            sides = map(row.describe_side, SIDES)
+            lines.append((names[row.session], row.overhead_text, *sides, row.mark))
         table.add_row(series.replace("@", " "), *("\n".join(column) for column in zip(*lines, strict=True)))
     return table

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,9 +26,11 @@ class Missing(NamedTuple):
     check: str
     reason: str
     feature: str | None = None
+    #: In how many cases of the check, if it has several.
+    cases: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.check}: {self.reason}"
+        return f"{self.check}{f' ({self.cases})' if self.cases else ''}: {self.reason}"
 
 
 class Entry(BaseModel):
@@ -71,7 +73,7 @@ class Entry(BaseModel):
         check, *parameters = self.name.split(" ")
         return bool(re.search(pattern, "%".join([check, "sample=0N", *parameters])))
 
-    def explain_unfit(self, features: Iterable[str], nodes: int) -> Missing | None:
+    def explain_unfit(self, features: Collection[str], nodes: int) -> Missing | None:
         """Return why it cannot run with a stack of these features on so many nodes; None if it can."""
         if self.feature and self.feature not in features:
             return Missing(self.check, _no_program(self.feature), self.feature)
@@ -79,7 +81,7 @@ class Entry(BaseModel):
             return Missing(self.check, f"needs {self.nodes} nodes on each side")
         return Missing(self.check, self.lacks) if self.lacks else None
 
-    def find_missing(self, features: Iterable[str], nodes: int) -> list[Missing]:
+    def find_missing(self, features: Collection[str], nodes: int) -> list[Missing]:
         """Return why it cannot run, or else cannot observe something; see `explain_unfit`."""
         if unfit := self.explain_unfit(features, nodes):
             return [unfit]
@@ -188,7 +190,7 @@ def explain_unknown_words(entries: Sequence[Entry], names: Sequence[str], tags: 
 
 
 def explain_empty_selection(
-    entries: Sequence[Entry], names: Sequence[str], tags: Sequence[str], features: Iterable[str], nodes: int
+    entries: Sequence[Entry], names: Sequence[str], tags: Sequence[str], features: Collection[str], nodes: int
 ) -> str | None:
     """Return why ``-n`` and ``-t`` select no check that can run with a stack of these features and nodes.
 
@@ -196,7 +198,6 @@ def explain_empty_selection(
     """
     if reason := explain_unknown_words(entries, names, tags):
         return reason
-    features = frozenset(features)
     selected = select(entries, names, tags)
     if any(entry.explain_unfit(features, nodes) is None for entry in selected):
         return None
@@ -241,9 +242,8 @@ def describe_system(config: Any, name: str) -> str:
     return f"system {name!r} has the partitions {names} and the stacks {', '.join(stacks)}"
 
 
-def find_missing(entries: Iterable[Entry], features: Iterable[str], nodes: int) -> list[Missing]:
+def find_missing(entries: Iterable[Entry], features: Collection[str], nodes: int) -> list[Missing]:
     """Return why checks cannot run or observe something, each reason once a check; cases are counted."""
-    features = frozenset(features)
     totals: Counter[str] = Counter()
     counts: Counter[Missing] = Counter()
     for entry in entries:
@@ -251,21 +251,19 @@ def find_missing(entries: Iterable[Entry], features: Iterable[str], nodes: int) 
         counts.update(entry.find_missing(features, nodes))
     reasons = []
     for missing, count in counts.items():
-        total, cases = totals[missing.check], ""
+        total, cases = totals[missing.check], None
         if total > 1:
-            cases = f" ({count} cases)" if count == total else f" ({count} of {total} cases)"
-        reasons.append(missing._replace(check=missing.check + cases))
+            cases = f"{count} cases" if count == total else f"{count} of {total} cases"
+        reasons.append(missing._replace(cases=cases))
     return reasons
 
 
 def group_missing(missing: Iterable[Missing]) -> list[str]:
     """Return a line for each reason, with the checks for which it holds."""
     checks: dict[str, list[str]] = defaultdict(list)
-    for check, reason, feature in missing:
-        if feature:
-            # Many a check has the name of its feature.
-            name = check if check.split(" ")[0] == feature else f"{check} ({feature})"
-            checks["no program in the stack for"].append(name.replace(") (", ", "))
-        else:
-            checks[reason].append(check)
+    for check, reason, feature, cases in missing:
+        # Many a check has the name of its feature.
+        notes = ", ".join(filter(None, [cases, feature if feature != check else None]))
+        key = "no program in the stack for" if feature else reason
+        checks[key].append(f"{check} ({notes})" if notes else check)
     return [f"{reason}: {', '.join(names)}" for reason, names in checks.items()]

@@ -19,6 +19,7 @@ from virtqual.files.records import open_no_link
 from virtqual.harness import catalogue
 from virtqual.harness.catalogue import Entry
 from virtqual.harness.progress import PIPE_VARIABLE, CaseEvent, ErrorEvent, receive
+from virtqual.session.session import Request
 from virtqual.site import held, slurm
 
 #: Time for ReFrame to cancel its jobs and see them end.
@@ -50,21 +51,21 @@ def reframe_command(system: str) -> list[str]:
     return [*line, *checks, "--nocolor", "--system", system]
 
 
-def list_checks(
-    system: str, *, full: bool, nodes: int | None, with_hashes: bool = False
-) -> tuple[Entry, ...]:
-    """Return all checks as ReFrame loads them for a system and scope; Slurm is not asked.
+def load_checks(request: Request) -> tuple[Entry, ...]:
+    """Return all checks as ReFrame loads them for the system, scope and nodes of a request.
 
-    A session uses so many nodes of each side; None for all that the system file states. The entries have the
-    hashes of all samples of a first round only `with_hashes`: ReFrame then takes twice as long.
+    Slurm is not asked. The entries have the hashes of all samples of a first round only if the request names
+    a hash: ReFrame then takes twice as long.
     """
-    line = [*reframe_command(system), "-l", "-S", f"scope={'full' if full else 'quick'}"]
+    has_hash = any(name.startswith("/") for name in request.names)
+    scope = "full" if request.full else "quick"
+    line = [*reframe_command(request.system), "-l", "-S", f"scope={scope}"]
     with tempfile.TemporaryDirectory() as directory:
         file, output = Path(directory) / catalogue.FILE, Path(directory) / "list.log"
         env = {
             "VIRTQUAL_CATALOGUE": str(file),
-            "VIRTQUAL_PAIRS": "0:3" if with_hashes else "1:1",
-            **held.SessionNodes(system=system, of=nodes).environment(),
+            "VIRTQUAL_PAIRS": "0:3" if has_hash else "1:1",
+            **held.SessionNodes(system=request.system, of=request.nodes).environment(),
         }
         _, error = run(line, env, output, lambda event: None, threading.Event())
         if error:

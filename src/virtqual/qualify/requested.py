@@ -7,8 +7,9 @@ from collections.abc import Collection, Sequence
 
 from virtqual.errors import UsageError
 from virtqual.files.datafile import DataError
-from virtqual.harness import catalogue, process
+from virtqual.harness import catalogue
 from virtqual.harness.catalogue import Entry
+from virtqual.harness.process import load_checks
 from virtqual.history.channels import read_site_notify
 from virtqual.references import project_references
 from virtqual.session.session import Request
@@ -32,7 +33,7 @@ def list_checks(
         A name or tag of the request selects no check, none of the selected checks can run on the system, or
         ``notify.yaml`` or the list of the class is wrong.
     """
-    entries = _load_checks(request)
+    entries = load_checks(request)
     if features is None:
         features = {entry.feature for entry in entries}
     system = system.use_nodes(request.nodes)
@@ -49,7 +50,7 @@ def check_words(request: Request) -> None:
     """
     names = [name for name in request.names if not re.search(r"[=\d/]", name)]
     if names or request.tags:
-        _refuse(request, catalogue.explain_unknown_words(_load_checks(request), names, request.tags))
+        _refuse(request, catalogue.explain_unknown_words(load_checks(request), names, request.tags))
 
 
 def check_files(entries: Sequence[Entry] | None, chosen: HypervisorClass) -> None:
@@ -64,13 +65,6 @@ def check_files(entries: Sequence[Entry] | None, chosen: HypervisorClass) -> Non
         cases = [entry.case for entry in entries]
         if problems := list(check_set.find_unknown(cases, features | _DERIVED_FEATURES)):
             raise DataError(problems)
-
-
-def _load_checks(request: Request) -> tuple[Entry, ...]:
-    with_hashes = any(name.startswith("/") for name in request.names)
-    return process.list_checks(
-        request.system, full=request.full, nodes=request.nodes, with_hashes=with_hashes
-    )
 
 
 def _refuse(request: Request, reason: str | None) -> None:

@@ -18,6 +18,7 @@ from virtqual.session.session import Session
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.estimate import Floats
 from virtqual.verdict.notation import Direction, describe_slowdown, describe_slowdown_briefly
+from virtqual.verdict.pairs import Side
 
 
 @dataclass(frozen=True)
@@ -46,15 +47,10 @@ class ComparedSeries:
         bounds = overhead.bounds if overhead else None
         return describe_slowdown_briefly(self.overhead, self.better, bounds)
 
-    @property
-    def native_text(self) -> str:
-        """The native side against that of the first session, in words; ``-`` if it is unknown."""
-        return "-" if self.native is None else describe_slowdown(self.native, self.better)
-
-    @property
-    def virtual_text(self) -> str:
-        """The virtual side against the native side of the first session, in words; ``-`` if it is unknown."""
-        return "-" if self.virtual is None else describe_slowdown(self.virtual, self.better)
+    def describe_side(self, side: Side) -> str:
+        """Return a side against the native side of the first session, in words; ``-`` if it is unknown."""
+        log = self.native if side == "native" else self.virtual
+        return "-" if log is None else describe_slowdown(log, self.better)
 
 
 def letters(count: int) -> list[str]:

@@ -63,8 +63,8 @@ def test_a_selection_of_which_one_check_can_run_has_no_reason_against_it():
 def test_checks_that_cannot_run_are_listed_once_for_each_reason():
     reason = "no program with the feature 'namd' in the stack"
     missing = [
-        Missing("namd (2 cases)", reason, "namd"),
-        Missing("milc_2 (2 of 3 cases)", reason, "milc"),
+        Missing("namd", reason, "namd", "2 cases"),
+        Missing("milc_2", reason, "milc", "2 of 3 cases"),
         *(Missing(name, "needs 2 VMs") for name in ("stream_vms", "namd_vms")),
     ]
     assert group_missing(missing) == [
