@@ -71,7 +71,7 @@ class Result(BaseModel):
     points: tuple[float, ...] = ()
     #: One for each point, or the only one of a scalar, in the metric's unit.
     values: tuple[float, ...]
-    #: Reasons why a validity gate refuses the values; empty if they count.
+    #: Reasons for which the values are refused; empty if they count.
     invalid: tuple[str, ...] = ()
     declared: Declared | None = None
     #: Ticks of the program's clock in the time of a value, if they are so few that values repeat by chance.

@@ -47,7 +47,7 @@ class Sample:
     start, end
         Seconds since the epoch; NaN if unknown.
     invalid
-        Why a validity gate refused the run; empty if none did.
+        Why the run was refused; empty if it was not.
     node, host, boot
         Names of the node, of the machine below it, and of the boot of its virtual machine; several names are
         joined by ``+``. Empty if unknown.
