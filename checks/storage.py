@@ -45,13 +45,18 @@ class storage(Measurement):
             "runtime": str(self.job_seconds),
         }
         self.executable_opts = ["--output-format=json", "--output=fio.json", "--time_based"]
-        self.executable_opts += [*_list_options(self.common), '--directory="$virtqual_scratch"']
+        # fio takes the directory of a file name that follows; before, the file lies in the working directory.
+        self.executable_opts += ['--directory="$virtqual_scratch"', *_list_options(self.common)]
         for name, job in JOBS.items():
             self.executable_opts += [f"--name={name}", "--stonewall", *_list_options(job)]
         scratch = self.partition_extras["scratch"]
         self.prerun_cmds += [
             f"virtqual_scratch=$(mktemp -d {scratch}/virtqual-XXXXXX)",
             "trap 'rm -rf \"$virtqual_scratch\"' EXIT",
+        ]
+        self.following = [
+            '[ -s "$virtqual_scratch/virtqual.fio" ] || '
+            '{ echo "fio: its file is not in $virtqual_scratch" >&2; exit 1; }'
         ]
 
     def read(self):
