@@ -29,7 +29,6 @@ def _handle_signals(handler: Any) -> None:
 _handle_signals(_end)
 
 # ruff: noqa: E402
-import re
 from importlib import import_module, metadata
 from io import TextIOWrapper
 from typing import Annotated, Any, Literal
@@ -39,7 +38,7 @@ from typer.core import TyperGroup
 
 from virtqual import paths
 from virtqual.commands.messages import report_errors
-from virtqual.commands.options import NODES_HELP, STACK_HELP, WaitHours
+from virtqual.commands.options import NODES_HELP, STACK_HELP, Names, WaitHours, check_patterns
 from virtqual.errors import UsageError
 from virtqual.site.held import DEFAULT_NODES
 
@@ -110,15 +109,6 @@ def _add_options(
     """Qualify hypervisor builds for HPC: native against virtual, judged with stated uncertainty."""
 
 
-def _check_patterns(option: typer.CallbackParam, patterns: list[str] | None) -> list[str] | None:
-    for pattern in patterns or ():
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise UsageError(f"{option.opts[-1]} {pattern!r} is no regular expression: {error}") from None
-    return patterns
-
-
 def _check_against(name: str | None) -> str | None:
     if name == "":
         raise UsageError("--against names no session; leave it out to compare with none")
@@ -146,16 +136,11 @@ def qualify(
     full: Annotated[
         bool, typer.Option("--full", help="also the longer cases, without which no build is qualified")
     ] = False,
-    names: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-n", "--name", metavar="REGEX", help="only checks whose name matches", callback=_check_patterns
-        ),
-    ] = None,
+    names: Names = None,
     tags: Annotated[
         list[str] | None,
         typer.Option(
-            "-t", "--tag", metavar="REGEX", help="only checks with this tag", callback=_check_patterns
+            "-t", "--tag", metavar="REGEX", help="only checks with this tag", callback=check_patterns
         ),
     ] = None,
     stack: Annotated[str, typer.Option(help=STACK_HELP)] = "",

@@ -231,3 +231,9 @@ def test_what_was_asked_for_is_wrong(site, options, says):
     done = site.virtqual("qualify", "--system", "testsite", *options)
     assert done.returncode == 2, done.stdout + done.stderr
     assert says in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_a_sweep_refuses_a_wrong_pattern_before_it_runs_anything(site):
+    done = site.virtqual("sweep", "--system", "testsite", "-n", "[")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "--name '[' is no regular expression" in " ".join(done.stderr.split())

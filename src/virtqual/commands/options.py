@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -16,8 +17,25 @@ def _check_hours(hours: float | None) -> float | None:
     return hours
 
 
+def check_patterns(option: typer.CallbackParam, patterns: list[str] | None) -> list[str] | None:
+    """Refuse what is no regular expression."""
+    for pattern in patterns or ():
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise UsageError(f"{option.opts[-1]} {pattern!r} is no regular expression: {error}") from None
+    return patterns
+
+
 NODES_HELP = "use at most so many nodes of each side"
 STACK_HELP = "software stack (default: the one with the most features)"
+
+Names = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-n", "--name", metavar="REGEX", help="only checks whose name matches", callback=check_patterns
+    ),
+]
 
 WaitHours = Annotated[
     float | None,

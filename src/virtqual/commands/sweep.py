@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from virtqual import qualify as main_job
-from virtqual.commands.options import NODES_HELP, STACK_HELP, WaitHours
+from virtqual.commands.options import NODES_HELP, STACK_HELP, Names, WaitHours
 from virtqual.files.wording import node_sort_key
 from virtqual.report.console import verbatim
 from virtqual.session.session import Session
@@ -29,9 +29,7 @@ _CELL_CHARS = 8
 
 def command(
     system: Annotated[str, typer.Option(help="system to run on: the name of its system file")],
-    name: Annotated[
-        list[str] | None, typer.Option("-n", "--name", metavar="REGEX", help="only checks whose name matches")
-    ] = None,
+    names: Names = None,
     nodes: Annotated[int | None, typer.Option(min=1, help=f"{NODES_HELP} (default: all)")] = None,
     stack: Annotated[str, typer.Option(help=STACK_HELP)] = "",
     wait: WaitHours = None,
@@ -44,7 +42,7 @@ def command(
     """
     request = main_job.Request(
         system=system,
-        names=tuple(name or ()),
+        names=tuple(names or ()),
         tags=(TAG,),
         label=TAG,
         stack=stack,
