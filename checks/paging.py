@@ -28,8 +28,8 @@ class Stressor(NamedTuple):
 
 # An operation of `vm` is a MiB written; one of `fork` is a child that has ended.
 STRESSORS = {
-    "pages": Stressor("vm", "page_touch_time", FRESH_PAGES, {"small": 608, "standard": 16384}),
-    "forks": Stressor("fork", "fork_time", "", {"small": 600, "standard": 20000}),
+    "pages": Stressor("vm", "page_touch_time", FRESH_PAGES, {"small": 320, "standard": 16384}),
+    "forks": Stressor("fork", "fork_time", "", {"small": 320, "standard": 20000}),
 }
 BYTES_PER_VM_OPERATION = 2**20
 
