@@ -66,8 +66,7 @@ def command(
     The columns of the file, and what comes of it: docs/judge-your-own.md.
     Every session of the file is judged for itself.
 
-    Exit code: of the worst session, 4 refused, 1 over budget,
-    3 undecided, else 0; 2 usage.
+    Exit code: of the worst session, 4 refused, 1 over budget, 3 undecided, else 0; 2 usage.
     """
     if (budget is None) != (margin is None):
         raise UsageError("--budget and --margin belong together, such as --budget 5% --margin 3%")
