@@ -63,22 +63,16 @@ class BudgetReason(DataModel):
 
 
 class HypervisorClass(DataModel):
-    """A kind of virtualisation that budgets are for.
-
-    Attributes
-    ----------
-    gate
-        The quantity that decides: the ``overhead`` itself, or its ``change`` since an earlier session.
-    qualifies, because
-        False if no build may be called qualified, and the reason in a few words; None if the name says it.
-    accelerators
-        Accelerators that the class allows, as system files name them.
-    """
+    """A kind of virtualisation that budgets are for."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
+    #: The quantity that decides: the ``overhead`` itself, or its ``change`` since an earlier session.
     gate: Gate
+    #: False if no build may be called qualified.
     qualifies: bool
+    #: Why none may, in a few words; None if the name says it.
     because: Text | None = None
+    #: Accelerators that the class allows, as system files name them.
     accelerators: Annotated[tuple[Text, ...], Field(min_length=1, strict=False)]
     description: Text
     reason: Text
@@ -100,27 +94,19 @@ class HypervisorClass(DataModel):
 
 
 class Term(Target):
-    """The overhead that is allowed over a range of sizes.
-
-    Attributes
-    ----------
-    relative
-        Allowed fraction of native's value (``5%`` or 0.05).
-    absolute, at_most
-        Difference in the metric's unit that is allowed where it is more than `relative`, and the largest
-        fraction of native's value that it may come to.
-    margin
-        Distance above the budget at which an overhead may hide, a fraction.
-    margin_up_to
-        Widest margin of a change, a fraction, if noise and the earlier session's pairs do not resolve
-        `margin`; None for `MAX_CHANGE_MARGIN`.
-    """
+    """The overhead that is allowed over a range of sizes."""
 
     sizes: Sizes | None = None
+    #: Allowed fraction of native's value (``5%`` or 0.05).
     relative: Annotated[NotNegative, PERCENT]
+    #: Difference in the metric's unit that is allowed where it is more than `relative`.
     absolute: Quantity | None = None
+    #: The largest fraction of native's value that `absolute` may come to.
     at_most: Fraction | None = None
+    #: Distance above the budget at which an overhead may hide, a fraction.
     margin: Annotated[Positive, PERCENT]
+    #: Widest margin of a change, a fraction, if noise and the earlier session's pairs do not resolve
+    #: `margin`; None for `MAX_CHANGE_MARGIN`.
     margin_up_to: Annotated[Positive | None, PERCENT] = None
     reason: BudgetReason
 

@@ -19,27 +19,20 @@ from virtqual.verdict.places import Places, places_of
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A series with all that is needed to judge it.
-
-    Parameters
-    ----------
-    budget
-        If its gate is ``change`` and there is no `baseline`, the outcome is BASELINE.
-    baseline
-        The series in an earlier session; if given, the change of the overhead is judged.
-    refused
-        Reasons for which the series cannot be judged, such as a native value that misses its reference.
-    bound, earlier_bound
-        The largest difference between the hosts of both sides in log units, here and in the earlier session;
-        infinite if unknown. See `virtqual.verdict.places.Places`.
-    """
+    """A series with all that is needed to judge it."""
 
     series: Series
+    #: If its gate is ``change`` and there is no `baseline`, the outcome is BASELINE.
     budget: Budget
     prior: Prior
+    #: The series in an earlier session; if given, the change of the overhead is judged.
     baseline: Series | None = None
+    #: Reasons for which the series cannot be judged, such as a native value that misses its reference.
     refused: tuple[str, ...] = ()
+    #: The largest difference between the hosts of both sides in log units; infinite if unknown
+    #: (`places.Places`).
     bound: float = math.inf
+    #: The same in the earlier session.
     earlier_bound: float = math.inf
 
     @property

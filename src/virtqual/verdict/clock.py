@@ -59,22 +59,16 @@ def find_steps(values: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class CoarseClock:
-    """A step that is too large a share of the margin, at the worst size.
-
-    Attributes
-    ----------
-    step, value
-        In the metric's unit; the value is native. The step is the value itself if all values are equal.
-    margin
-        As a fraction.
-    size
-        None for a scalar.
-    """
+    """A step that is too large a share of the margin, at the worst size."""
 
     metric: Metric
+    #: In the metric's unit; the value itself if all values are equal.
     step: float
+    #: Of native runs, in the metric's unit.
     value: float
+    #: As a fraction.
     margin: float
+    #: None for a scalar.
     size: float | None
 
     @property

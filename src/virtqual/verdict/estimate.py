@@ -37,21 +37,15 @@ MAD_TO_SIGMA = 1.4826
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """The noise that is known before the first pair.
+    """The noise that is known before the first pair."""
 
-    Parameters
-    ----------
-    sigma, df
-        Standard deviation of a pair's difference, shape (..., n_columns), and its weight in degrees of
-        freedom, scalar or shape (..., 1); at most `MAX_HISTORY_DF` count.
-    between, between_df
-        Standard deviation between boots of the virtual machine, shape as `df`, and its degrees of freedom:
-        sessions less one if it was measured, infinite if it is a bound.
-    """
-
+    #: Standard deviation of a pair's difference, shape (..., n_columns).
     sigma: Floats
+    #: Its weight in degrees of freedom, scalar or shape (..., 1); at most `MAX_HISTORY_DF` count.
     df: Floats | float = MAX_HISTORY_DF
+    #: Standard deviation between boots of the virtual machine, shape as `df`.
     between: Floats | float = 0.0
+    #: Its degrees of freedom: sessions less one if it was measured, infinite if it is a bound.
     between_df: float = np.inf
 
 

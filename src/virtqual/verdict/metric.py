@@ -18,25 +18,18 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Metric(DataModel):
-    """A quantity that a program reports once per run; a curve has a value for each of several sizes.
-
-    Attributes
-    ----------
-    family
-        Metrics of one family share budgets and noise if they have none of their own.
-    axis, axis_unit
-        Quantity and unit of a curve's sizes, such as message size in B.
-    judged_up_to
-        The largest size that is judged; values at larger sizes are only reported. None: all are judged.
-    """
+    """A quantity that a program reports once per run; a curve has a value for each of several sizes."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
     unit: Text
     better: Direction
+    #: Metrics of one family share budgets and noise if they have none of their own.
     family: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
     kind: Literal["scalar", "curve"] = "scalar"
+    #: Quantity and unit of a curve's sizes, such as message size in B.
     axis: str = ""
     axis_unit: str = ""
+    #: The largest size that is judged; values at larger sizes are only reported. None: all are judged.
     judged_up_to: NotNegative | None = None
     description: Text
 

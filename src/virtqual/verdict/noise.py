@@ -18,36 +18,26 @@ sessions soon outweigh it. "Boots that were not measured" in docs/decision-stati
 
 
 class Prior(Target):
-    """Noise of one pair's log difference, from A/A history or stated.
+    """Noise of one pair's log difference, from A/A history or stated."""
 
-    Attributes
-    ----------
-    sigma, points
-        Standard deviation of the difference at one point, beyond `common`; one number, or one for each of the
-        sizes `points`.
-    mean
-        Standard deviation of the mean over `points`, if it was measured; else `correlation` and `common`
-        state it.
-    df
-        Degrees of freedom that this knowledge counts for against the session's own pairs.
-    correlation
-        Of neighbouring points of a curve; it falls as a power with their distance.
-    common
-        Standard deviation that a pair's whole curve shares.
-    between, between_df
-        Standard deviation that a new boot of the virtual machine makes, and its degrees of freedom: boots
-        less one if it was measured, `STATED_BETWEEN_DF` if it is an opinion, infinite (in files ``bound``) if
-        boots do not exceed it.
-    """
-
+    #: Standard deviation of the difference at one point, beyond `common`: one number, or one for each size.
     sigma: Positive | Annotated[tuple[Positive, ...], Field(min_length=1, strict=False)]
+    #: The sizes of `sigma`.
     points: Annotated[tuple[NotNegative, ...], Field(strict=False)] | None = None
+    #: Standard deviation of the mean over `points`, if it was measured; else `correlation` and `common` state
+    #: it.
     mean: Positive | None = None
+    #: Degrees of freedom that this knowledge counts for against the session's own pairs.
     df: Positive
     source: Text
+    #: Of neighbouring points of a curve; it falls as a power with their distance.
     correlation: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    #: Standard deviation that a pair's whole curve shares.
     common: NotNegative = 0.0
+    #: Standard deviation that a new boot of the virtual machine makes.
     between: NotNegative = 0.0
+    #: Its degrees of freedom: boots less one if it was measured, `STATED_BETWEEN_DF` if it is an opinion,
+    #: infinite (in files ``bound``) if boots do not exceed it.
     between_df: Annotated[
         float, Field(gt=0), BeforeValidator(lambda value: math.inf if value == "bound" else value)
     ] = STATED_BETWEEN_DF

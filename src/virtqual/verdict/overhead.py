@@ -22,18 +22,12 @@ from virtqual.verdict.places import Places, make_dummies
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Runs of series, in pairs.
+    """Runs of series, in pairs."""
 
-    Parameters
-    ----------
-    logs
-        Logarithms of the cost of each native and each virtual run (larger is worse), shape (..., 2, n_pairs,
-        n_columns).
-    places
-        Where the pairs ran.
-    """
-
+    #: Logarithms of the cost of each native and each virtual run (larger is worse), shape (..., 2, n_pairs,
+    #: n_columns).
     logs: Floats
+    #: Where the pairs ran.
     places: Places
 
     @property

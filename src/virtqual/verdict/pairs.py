@@ -36,35 +36,26 @@ class PairingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One run on one side.
-
-    Parameters
-    ----------
-    number
-        Number of the pair it belongs to, from 0.
-    values, points
-        One value for each size, in the metric's unit; the sizes, if the program's output names them.
-    start, end
-        Seconds since the epoch; NaN if unknown.
-    invalid
-        Why the run was refused; empty if it was not.
-    node, host, boot
-        Names of the node, of the machine below it, and of the boot of its virtual machine; several names are
-        joined by ``+``. Empty if unknown.
-    turn
-        Pairs of one turn ran on several places at about one time. None: the pair is a turn by itself.
-    """
+    """One run on one side."""
 
     side: Side
+    #: Number of the pair it belongs to, from 0.
     number: int
+    #: One value for each size, in the metric's unit.
     values: tuple[float, ...]
+    #: Seconds since the epoch; NaN if unknown.
     start: float
     end: float
+    #: Why the run was refused; empty if it was not.
     invalid: tuple[str, ...] = ()
+    #: The sizes, if the program's output names them.
     points: tuple[float, ...] = ()
+    #: Names of the node, of the machine below it, and of the boot of its virtual machine, joined by ``+`` if
+    #: there are several; empty if unknown.
     node: str = ""
     host: str = ""
     boot: str = ""
+    #: Pairs of one turn ran on several places at about one time. None: the pair is a turn by itself.
     turn: int | None = None
 
     @property
@@ -128,21 +119,15 @@ class Pair:
 
 @dataclass(frozen=True)
 class Series:
-    """All pairs of one metric in one setting (``1 thread``, ``lj``), by rising number, invalid ones included.
-
-    Parameters
-    ----------
-    points
-        Sizes of a curve in the metric's axis unit, rising; empty for a scalar.
-    cut_off, set_aside
-        Numbers of the pairs that an interruption cut off, and of those with an outlying host; they count
-        neither as attempted nor as refused.
-    """
+    """All pairs of one metric in one setting, such as ``1 thread``, by rising number; invalid ones too."""
 
     metric: Metric
     setting: str
+    #: Sizes of a curve in the metric's axis unit, rising; empty for a scalar.
     points: tuple[float, ...] = ()
     pairs: tuple[Pair, ...] = ()
+    #: Numbers of the pairs that an interruption cut off, and of those with an outlying host; they count
+    #: neither as attempted nor as refused.
     cut_off: frozenset[int] = frozenset()
     set_aside: frozenset[int] = frozenset()
 

@@ -30,23 +30,16 @@ Kind = Literal["together", "exchanged", "rotated", "fixed"]
 
 @dataclass(frozen=True)
 class Places:
-    """The hosts and boots of the pairs of a session.
+    """The hosts and boots of the pairs of a session."""
 
-    Parameters
-    ----------
-    kind
-        See the module's text.
-    native, virtual, boot
-        Names of the native host, of the virtual machine's host, and of its boot, by pair; empty if unknown.
-    bound
-        Largest difference of hosts in fixed roles, or of two groups of hosts, in log units; infinite if
-        unknown.
-    """
-
+    #: See the module's text.
     kind: Kind
+    #: Names of the native host, of the virtual machine's host, and of its boot, by pair; empty if unknown.
     native: tuple[str, ...]
     virtual: tuple[str, ...]
     boot: tuple[str, ...]
+    #: Largest difference of hosts in fixed roles, or of two groups of hosts, in log units; infinite if
+    #: unknown.
     bound: float = math.inf
 
     @property

@@ -97,27 +97,20 @@ class SizeRange:
 
 @dataclass(frozen=True, eq=False)
 class RuleAnswer:
-    """The answer on one series.
-
-    Parameters
-    ----------
-    used, next_pairs
-        Pairs at the look that decided, and that the next look needs; None if none follows.
-    margin, reach
-        As of `Batch`, shape (n_points,).
-    bounds
-        Estimate from all pairs, lower bound at the level of OVER, and upper bound at that of WITHIN, log
-        units, shape (n_columns, 3); infinite before the first look, NaN if there is no estimate.
-    ranges
-        Those of `Batch.find_ranges` if the series is OVER.
-    """
+    """The answer on one series."""
 
     ruling: Ruling
+    #: Pairs at the look that decided.
     used: int
+    #: Pairs that the next look needs; None if none follows.
     next_pairs: int | None
+    #: As of `Batch`, shape (n_points,).
     margin: Floats
     reach: Floats
+    #: Estimate from all pairs, lower bound at the level of OVER, and upper bound at that of WITHIN, log
+    #: units, shape (n_columns, 3); infinite before the first look, NaN if there is no estimate.
     bounds: Floats
+    #: Those of `Batch.find_ranges` if the series is OVER.
     ranges: list[SizeRange]
 
 

@@ -35,24 +35,17 @@ class Need:
 
 @dataclass(frozen=True, eq=False)
 class SessionVerdict:
-    """The verdicts of a session, one for each case, in their order.
-
-    Parameters
-    ----------
-    hypervisor_class
-        None if the budgets were stated by hand.
-    waivers
-        All waivers of this class and build, needed or not.
-    outliers
-        Hosts without which the others were judged.
-    """
+    """The verdicts of a session, one for each case, in their order."""
 
     verdicts: tuple[Verdict, ...]
     needs: tuple[Need, ...] = ()
     slow_runs: SlowRuns = NO_SLOW_RUNS
+    #: None if the budgets were stated by hand.
     hypervisor_class: HypervisorClass | None = None
+    #: All waivers of this class and build, needed or not.
     waivers: tuple[Waiver, ...] = ()
     today: date = field(default_factory=date.today)
+    #: Hosts without which the others were judged.
     outliers: tuple[Outlier, ...] = ()
 
     @cached_property

@@ -63,28 +63,21 @@ def p_value(
 
 
 class SlowRuns(BaseModel):
-    """The slow runs of each side in one session or several.
-
-    Attributes
-    ----------
-    virtual, native
-        How many times runs of the side were slow; see `count_events`.
-    virtual_runs, native_runs
-        Number of all runs.
-    factor
-        How many times as long as a typical run a slow virtual run takes, the median; 0 if none is slow.
-    found, text
-        Whether virtual runs are slow more often than native ones, and that in words.
-    """
+    """The slow runs of each side in one session or several."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    #: How many times runs of the side were slow; see `count_events`.
     virtual: int = 0
+    #: Number of all runs.
     virtual_runs: int = 0
     native: int = 0
     native_runs: int = 0
+    #: How many times as long as a typical run a slow virtual run takes, the median; 0 if none is slow.
     factor: float = 0.0
+    #: Whether virtual runs are slow more often than native ones.
     found: bool = False
+    #: The same in words.
     text: str = ""
 
     def __add__(self, other: SlowRuns) -> SlowRuns:

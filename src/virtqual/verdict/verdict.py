@@ -22,20 +22,14 @@ class _Stored(BaseModel):
 
 
 class Interval(_Stored):
-    """An overhead, or the change of one.
+    """An overhead, or the change of one."""
 
-    Attributes
-    ----------
-    log, lower, upper
-        ln(virtual/native), positive is worse, and its bounds at the levels of OVER and of WITHIN; None if
-        unknown.
-    ratio, low, high
-        virtual/native, with the smaller and the larger end.
-    """
-
+    #: ln(virtual/native), positive is worse.
     log: float
+    #: Bounds at the levels of OVER and of WITHIN; None if unknown.
     lower: float | None
     upper: float | None
+    #: virtual/native, with its smaller and its larger bound.
     ratio: float
     low: float | None
     high: float | None
@@ -93,29 +87,7 @@ class OverRange(_Stored):
 
 
 class Verdict(_Stored, frozen=False):
-    """The verdict on one metric in one setting.
-
-    Attributes
-    ----------
-    native, virtual
-        Medians in the unit, of a curve the geometric means over its sizes; None without a valid pair.
-    overhead, change
-        Over the whole curve. The change since the earlier session is judged if `gate` is ``change``.
-    limit, margin
-        The smallest over the sizes, in log units; `budget` has them in words.
-    pairs, next_pairs
-        Pairs that the verdict rests on, and that the next decision needs; None if no decision follows.
-    boots
-        Number of boots of the virtual machines; 0 if unknown.
-    spread
-        Standard deviation of the overhead of a pair, of a curve of its mean over the sizes; log units.
-    findings
-        Ranges over budget, the worst first.
-    hosts
-        How much slower each host is than the mean of its kind, as a factor; empty if the pairs cannot tell.
-    confounded
-        A difference of hosts may look like this overhead.
-    """
+    """The verdict on one metric in one setting."""
 
     metric: str
     setting: str
@@ -123,25 +95,36 @@ class Verdict(_Stored, frozen=False):
     outcome: Outcome
     unit: str
     better: Direction
+    #: Medians in the unit, of a curve the geometric means over its sizes; None without a valid pair.
     native: float | None = None
     virtual: float | None = None
+    #: Over the whole curve.
     overhead: Interval | None = None
+    #: Since the earlier session; judged if `gate` is ``change``.
     change: Interval | None = None
     budget: str
+    #: The smallest over the sizes, in log units; `budget` has them in words.
     limit: float | None = None
     margin: float | None = None
+    #: Pairs that the verdict rests on.
     pairs: int = 0
+    #: Pairs that the next decision needs; None if no decision follows.
     next_pairs: int | None = None
+    #: Number of boots of the virtual machines; 0 if unknown.
     boots: int = 0
+    #: Standard deviation of the overhead of a pair, of a curve of its mean over the sizes; log units.
     spread: float | None = None
     points: tuple[Point, ...] = ()
+    #: Ranges over budget, the worst first.
     findings: tuple[OverRange, ...] = ()
     reasons: tuple[str, ...] = ()
     waiver: str | None = None
     waived: bool = False
+    #: How much slower each host is than the mean of its kind, as a factor; empty if the pairs cannot tell.
     hosts: dict[str, float] = {}
     native_hosts: tuple[str, ...] = ()
     virtual_hosts: tuple[str, ...] = ()
+    #: A difference of hosts may look like this overhead.
     confounded: bool = False
     message: str = ""
 

@@ -23,28 +23,21 @@ def _read_percent_only(value: object) -> float:
 
 
 class Waiver(PlacedModel):
-    """An OVER that its owner accepts for one build and for a time.
-
-    Attributes
-    ----------
-    setting
-        None for every setting.
-    up_to
-        How much slower than native is accepted, or than the earlier overhead: ``8%``, in code a fraction.
-    expires
-        The last day on which it holds.
-    """
+    """An OVER that its owner accepts for one build and for a time."""
 
     model_config = ConfigDict(populate_by_name=True)
 
     metric: Text
+    #: None for every setting.
     setting: Text | None = None
     gate: Gate
+    #: How much slower than native is accepted, or than the earlier overhead: ``8%``, in code a fraction.
     up_to: Annotated[Positive, BeforeValidator(_read_percent_only)]
     hypervisor_class: Annotated[Text, Field(alias="class")]
     build: Text
     owner: Text
     reason: Text
+    #: The last day on which it holds.
     expires: date
 
     def matches(self, metric: str, setting: str, gate: Gate) -> bool:
