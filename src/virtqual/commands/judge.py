@@ -63,10 +63,10 @@ def command(
 ) -> None:
     """Judge pairs of runs that any harness measured.
 
-    The columns of the file, and what comes of it: docs/judge-your-own.md.
-    Every session of the file is judged for itself.
+    Each session of the file is judged for itself (docs/judge-your-own.md).
 
-    Exit code: of the worst session, 4 refused, 1 over budget, 3 undecided, else 0; 2 usage.
+    Exit code: of the worst session, 4 refused, 1 over budget, 3 undecided,
+    else 0; 2 usage.
     """
     if (budget is None) != (margin is None):
         raise UsageError("--budget and --margin belong together, such as --budget 5% --margin 3%")
