@@ -62,9 +62,9 @@ class CoarseClock:
     """A step that is too large a share of the margin, at the worst size."""
 
     metric: Metric
-    #: In the metric's unit; the value itself if all values are equal.
+    #: The unit is the metric's; the step is the value itself if all values are equal.
     step: float
-    #: Of native runs, in the metric's unit.
+    #: The native value, in the metric's unit.
     value: float
     #: As a fraction.
     margin: float

@@ -30,7 +30,7 @@ class Prior(Target):
     #: Degrees of freedom that this knowledge counts for against the session's own pairs.
     df: Positive
     source: Text
-    #: Of neighbouring points of a curve; it falls as a power with their distance.
+    #: The correlation of neighbouring points of a curve; it falls as a power with their distance.
     correlation: Annotated[float, Field(ge=0, lt=1)] = 0.5
     #: Standard deviation that a pair's whole curve shares.
     common: NotNegative = 0.0

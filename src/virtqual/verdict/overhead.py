@@ -27,7 +27,7 @@ class Runs:
     #: Logarithms of the cost of each native and each virtual run (larger is worse), shape (..., 2, n_pairs,
     #: n_columns).
     logs: Floats
-    #: Where the pairs ran.
+    #: The hosts and boots of the pairs.
     places: Places
 
     @property

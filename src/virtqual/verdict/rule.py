@@ -104,7 +104,7 @@ class RuleAnswer:
     used: int
     #: Pairs that the next look needs; None if none follows.
     next_pairs: int | None
-    #: As of `Batch`, shape (n_points,).
+    #: The margin and the reach of `Batch`, shape (n_points,).
     margin: Floats
     reach: Floats
     #: Estimate from all pairs, lower bound at the level of OVER, and upper bound at that of WITHIN, log

@@ -75,7 +75,7 @@ class SlowRuns(BaseModel):
     native_runs: int = 0
     #: How many times as long as a typical run a slow virtual run takes, the median; 0 if none is slow.
     factor: float = 0.0
-    #: Whether virtual runs are slow more often than native ones.
+    #: True if virtual runs are slow more often than native ones.
     found: bool = False
     #: The same in words.
     text: str = ""
