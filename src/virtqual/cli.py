@@ -38,7 +38,7 @@ from typer.core import TyperGroup
 
 from virtqual import paths
 from virtqual.commands.messages import report_errors
-from virtqual.commands.options import NODES_HELP, STACK_HELP, Names, WaitHours, check_patterns
+from virtqual.commands.options import NODES_HELP, STACK_HELP, Names, WaitHours, check_against, check_patterns
 from virtqual.errors import UsageError
 from virtqual.site.held import DEFAULT_NODES
 
@@ -109,12 +109,6 @@ def _add_options(
     """Qualify hypervisor builds for HPC: native against virtual, judged with stated uncertainty."""
 
 
-def _check_against(name: str | None) -> str | None:
-    if name == "":
-        raise UsageError("--against names no session; leave it out to compare with none")
-    return name
-
-
 @app.command(rich_help_panel="Measure and judge")
 def qualify(
     system: Annotated[str, typer.Option(help="system to run on: the name of its system file")] = "",
@@ -127,7 +121,7 @@ def qualify(
         typer.Option(
             metavar="SESSION",
             help="judge the change since an earlier session (id, 'last', 'good')",
-            callback=_check_against,
+            callback=check_against,
         ),
     ] = None,
     hypervisor_class: Annotated[

@@ -6,11 +6,12 @@ import gc
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 from rich.text import Text
 
+from virtqual.commands.options import check_against
 from virtqual.errors import UsageError
 from virtqual.references import project_references
 from virtqual.report.console import verbatim
@@ -34,30 +35,28 @@ def _parse_budget(text: str) -> float:
         raise UsageError(str(error)) from None
 
 
+def _percent_option(text: str) -> Any:
+    return typer.Option(parser=_parse_budget, metavar="PERCENT", help=text)
+
+
 def command(
     file: Annotated[Path, typer.Argument(help="CSV or JSON lines, one row a value; - for standard input")],
     hypervisor_class: Annotated[
         str, typer.Option("--class", help="class of budgets, for metrics that the reviewed files know")
     ] = "",
     budget: Annotated[
-        float | None,
-        typer.Option(
-            parser=_parse_budget,
-            metavar="PERCENT",
-            help="of all other metrics: how much slower than native, such as 5%",
-        ),
+        float | None, _percent_option("of all other metrics: how much slower than native, such as 5%")
     ] = None,
     margin: Annotated[
-        float | None,
-        typer.Option(
-            parser=_parse_budget,
-            metavar="PERCENT",
-            help="how far above its budget an overhead may hide, such as 3%",
-        ),
+        float | None, _percent_option("how far above its budget an overhead may hide, such as 3%")
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="the session of the file that the others are held against"),
+        typer.Option(
+            metavar="NAME",
+            help="the session of the file that the others are held against",
+            callback=check_against,
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON lines (virtqual-verdict/3)")] = False,
 ) -> None:
@@ -72,8 +71,6 @@ def command(
         raise UsageError("--budget and --margin belong together, such as --budget 5% --margin 3%")
     if margin == 0:
         raise UsageError("--margin 0 would take infinitely many pairs: state one such as 3%")
-    if against == "":
-        raise UsageError("--against names no session; leave it out to compare with none")
     stated: dict[Gate, Budget] = {}
     if budget is not None and margin is not None:
         stated = {gate: Budget.build(budget, margin=margin, gate=gate) for gate in get_args(Gate)}

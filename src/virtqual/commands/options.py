@@ -27,6 +27,13 @@ def check_patterns(option: typer.CallbackParam, patterns: list[str] | None) -> l
     return patterns
 
 
+def check_against(name: str | None) -> str | None:
+    """Refuse an empty name."""
+    if name == "":
+        raise UsageError("--against names no session; leave it out to compare with none")
+    return name
+
+
 NODES_HELP = "use at most so many nodes of each side"
 STACK_HELP = "software stack (default: the one with the most features)"
 
