@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,7 +174,7 @@ def format_overhead(verdict: Verdict) -> str:
 
 
 def make_page(claims: Sequence[JudgedClaim], studies: Sequence[Study]) -> str:
-    """Return the page: a table for each study, and a note for each claim that needs one."""
+    """Return the page: a table for each study, and the notes on its claims."""
     judged = [claim for claim in claims if claim.outcome is not None]
     differing = [claim for claim in judged if not claim.agrees]
     lines = [
@@ -184,6 +185,7 @@ def make_page(claims: Sequence[JudgedClaim], studies: Sequence[Study]) -> str:
         "",
         f"{len(claims)} claims: {len(judged)} judged, {len(claims) - len(judged)} listed as what they are;",
         f"{len(judged) - len(differing)} as the study concludes, {len(differing)} otherwise (**bold**).",
+        "I1, I2, ... are contradictions of the studies, from `references/published/inconsistencies.yaml`.",
     ]
     for study in studies:
         entry, stated = study.study, study.prior
@@ -202,10 +204,11 @@ def make_page(claims: Sequence[JudgedClaim], studies: Sequence[Study]) -> str:
                 claim.overheads or claim.claim.listed_as or "",
             )
             lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
-        notes = [f"- {claim.claim.id}: {claim.note}" for claim in own if claim.note]
-        notes += [
-            f"- {claim.claim.id}: no reason is known" for claim in own if not (claim.agrees or claim.note)
-        ]
+        claims_by_note: dict[str, list[str]] = defaultdict(list)
+        for claim in own:
+            if claim.note or not claim.agrees:
+                claims_by_note[claim.note or "no reason is known"].append(claim.claim.id)
+        notes = [f"- {', '.join(ids)}: {note}" for note, ids in claims_by_note.items()]
         lines += ["", *notes] if notes else []
     return "\n".join(lines) + "\n"
 
