@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from samples import PARSERS, parse, read
 
-from virtqual.programs import lammps, mpip, openfoam, osu, pgbench, text
+from virtqual.programs import lammps, mpip, netpipe, openfoam, osu, pgbench, text
 from virtqual.programs.hpcc import HpccRun
 from virtqual.programs.hpl import HplRun
 from virtqual.programs.likwid import LikwidRun
@@ -196,6 +196,11 @@ def test_netpipe():
     assert len(rows) == 24
     assert rows[0].time == pytest.approx(0.8754730)
     assert rows[-1].bandwidth == pytest.approx(18247.528888 * 2**20 / 8e6)
+
+
+def test_netpipe_prints_few_digits_of_the_bandwidth_if_messages_take_long():
+    (row,) = netpipe.parse(" 1 0.000211 0.03619459\n", 1, 1)
+    assert (row.time, row.bandwidth) == pytest.approx((36194.59, 1 / 36194.59))
 
 
 def test_hpcc():
