@@ -81,14 +81,14 @@ def _read_job(job: dict[str, Any]) -> FioJob:
         ("bytes", side["io_bytes"], side["bw_bytes"]),
     ):
         # The first requests in flight may be counted in the rate alone.
-        if not total > 0 or abs(rate * runtime / total - 1) > max(_TOLERANCE, 70 / side["total_ios"]):
+        if not (total > 0 and abs(rate * runtime / total - 1) <= max(_TOLERANCE, 70 / side["total_ios"])):
             raise OutputError(NAME, f"job {name}: {rate} {label} a second in {runtime} s are not {total}")
+    median = p99 = None
+    if percentiles := job["sync"].get("lat_ns", {}).get("percentile"):
+        median, p99 = (percentiles[key] / 1000 for key in ("50.000000", "99.000000"))
+        if not 0 < median <= p99 < math.inf:
+            raise OutputError(NAME, f"job {name}: half of the syncs take {median} us, 99 % {p99} us")
     options = _read_options(job["job options"])
-    if not job["sync"].get("lat_ns", {}).get("percentile"):
-        return FioJob(options, side["iops"], side["bw_bytes"] / 1e6, runtime, None, None)
-    median, p99 = (job["sync"]["lat_ns"]["percentile"][key] / 1000 for key in ("50.000000", "99.000000"))
-    if not 0 < median <= p99 < math.inf:
-        raise OutputError(NAME, f"job {name}: half of the syncs take {median} us, 99 % {p99} us")
     return FioJob(options, side["iops"], side["bw_bytes"] / 1e6, runtime, median, p99)
 
 

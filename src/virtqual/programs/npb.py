@@ -1,4 +1,4 @@
-"""NAS Parallel Benchmarks 3.x (MPI and OpenMP): the report at the end of every benchmark."""
+"""NAS Parallel Benchmarks 3.x (MPI): the report at the end of every benchmark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LINE = re.compile(r" (\S.{13}\S{0,2}) {0,2}= +(\S.*)", re.ASCII)
 
 @dataclass(frozen=True)
 class NpbRun:
-    """One run of a benchmark such as ``IS`` on MPI processes or OpenMP threads; `rate` is in Mop/s."""
+    """One run of a benchmark such as ``IS`` on MPI processes; `rate` is in Mop/s."""
 
     benchmark: str
     problem_class: str
@@ -34,21 +34,19 @@ def parse(text: str) -> NpbRun:
             raise OutputError(NAME, f"the report has a broken or a second line {row!r}")
         report[match[1].strip()] = match[2]
 
-    def find_value(*labels: str) -> str:
-        for label in labels:
-            if label in report:
-                return report[label]
-        raise OutputError(NAME, f"the report lacks {labels[0]!r}")
+    def find_value(label: str) -> str:
+        if label not in report:
+            raise OutputError(NAME, f"the report lacks {label!r}")
+        return report[label]
 
     if find_value("Verification") != "SUCCESSFUL":
         raise OutputError(NAME, f"verification: {report['Verification']}")
-    tasks = whole_number(NAME, find_value("Total processes", "Total threads"), "tasks")
-    for label in ("Active procs", "Active processes", "Avail threads"):
+    tasks = whole_number(NAME, find_value("Total processes"), "tasks")
+    for label in ("Active procs", "Active processes"):
         if label in report and whole_number(NAME, report[label], label) != tasks:
             raise OutputError(NAME, f"{label}: {report[label]} of {tasks}")
     total = find_value("Mop/s total")
-    rate_of_task = find_value("Mop/s/process", "Mop/s/thread")
-    check_product(NAME, "rate x tasks", total, rate_of_task, str(tasks))
+    check_product(NAME, "rate x tasks", total, find_value("Mop/s/process"), str(tasks))
     return NpbRun(
         benchmark=title[1],
         problem_class=find_value("Class"),

@@ -16,9 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from calling import call
+from virtqual.references import project_references
 from virtqual.session import measured
-from virtqual.session.measured import COLUMNS
+from virtqual.session.measured import COLUMNS, read_series
+from virtqual.session.measured_cases import MIN_EARLIER_NOISE, Allowed, cases_of_file
+from virtqual.session.pairing import DECLARED_NOISE
 from virtqual.verdict import Verdict
+from virtqual.verdict.budget import Budget
 
 STATED = ("--budget", "5%", "--margin", "3%")
 SERIES_KEYS = {"schema", "kind", "session", *Verdict.model_fields}
@@ -211,6 +215,43 @@ def test_against_an_earlier_session_overhead_and_change_are_judged(judge):
     other = rows(1.01, session="old") + rows(session="new", unit="ms")
     done = judge(other, *STATED, "--against", "old")
     assert "pairs.csv:18: unit: is 'ms', and 's' in the session of --against" in done.output
+
+
+@pytest.fixture
+def find_cases(tmp_path):
+    """Return what makes the cases of a table, of the sessions ``old`` and ``new``."""
+
+    def find(*tables, hypervisor_class="", against="old"):
+        (tmp_path / "pairs.csv").write_text(text_of([row for table in tables for row in table]), "utf-8")
+        stated = {gate: Budget.build(0.05, margin=0.03, gate=gate) for gate in ("overhead", "change")}
+        allowed = Allowed(project_references(), hypervisor_class, {} if hypervisor_class else stated)
+        return cases_of_file("pairs.csv", read_series(tmp_path / "pairs.csv"), allowed, against)
+
+    return find
+
+
+def test_the_noise_of_a_change_is_the_spread_of_the_earlier_session(find_cases):
+    (old,), (overhead, change) = find_cases(rows(session="old"), rows(session="new", seed=2))
+    assert old.prior == overhead.prior == DECLARED_NOISE["overhead"]
+    assert change.baseline is old.series
+    assert change.prior.sigma == (pytest.approx(old.series.differences.std(ddof=1)),)
+    assert (change.prior.df, change.prior.between) == (3.5, DECLARED_NOISE["change"].between)
+    _, (_, change) = find_cases(rows(session="old", noise=0), rows(session="new"))
+    assert change.prior.sigma == (MIN_EARLIER_NOISE,)
+    for pairs, df in ((1, DECLARED_NOISE["change"].df), (2, 0.5)):
+        _, (_, change) = find_cases(rows(session="old", pairs=pairs), rows(session="new"))
+        assert change.prior.df == df
+
+
+def test_a_metric_that_the_catalogue_knows_has_the_budget_and_noise_of_its_class(find_cases):
+    name, references = {"metric": "memory_triad", "setting": "2 threads"}, project_references()
+    tables = [rows(session=session, unit="MB/s", better="higher", **name) for session in ("old", "new")]
+    (old,), new = find_cases(*tables, hypervisor_class="kvm")
+    for case, gate in ((old, "overhead"), (new[0], "overhead"), (new[1], "change")):
+        assert case.budget == references.budget(case.series, "kvm", gate=gate)
+        assert case.prior == references.prior(case.series, "kvm")
+        assert case.series.metric is references.metrics["memory_triad"]
+    assert new[0].budget != new[1].budget
 
 
 def test_a_class_whose_gate_is_the_change_records_a_baseline(judge):

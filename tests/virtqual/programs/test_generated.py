@@ -88,7 +88,8 @@ def test_a_namelist_without_an_entry_or_a_group_is_refused():
 
 def test_linpack_input():
     lines = hpl.configuration(29184, 192, 2, 4).splitlines()
-    assert [line.split()[0] for line in lines[3:10]] == ["6", "1", "29184", "1", "192", "0", "1"]
+    values = "HPL.out 6 1 29184 1 192 0 1 2 4 16.0 1 2 1 4 1 2 1 1 1 1 1 1 2 64 0 0 1 8"
+    assert [line.split()[0] for line in lines[2:]] == values.split()
     assert hpcc.configuration(480, 80, 1, 2).splitlines()[3].split()[0] == "8"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from samples import PARSERS, parse, read
 
-from virtqual.programs import lammps, mpip, netpipe, openfoam, osu, pgbench, text
+from virtqual.programs import lammps, mpip, netpipe, openfoam, osu, pgbench, pointer_chase, text, web_load
 from virtqual.programs.hpcc import HpccRun
 from virtqual.programs.hpl import HplRun
 from virtqual.programs.likwid import LikwidRun
@@ -44,11 +44,14 @@ def test_pointer_chase_is_read_exactly():
     run = parse("pointer_chase.out")
     assert (run.version, run.pages, len(run.sets)) == ("1.0", "4K", 7)
     assert run.sets[-1] == WorkingSet(size=2**26, loads=2**17, time=458.269, page=4096, huge=0)
+    huge = reseal(read("pointer_chase.out").replace("458.269 4 0", "458.269 4 2048"))
+    assert pointer_chase.parse(huge).sets[-1].huge == 2**21
 
 
 def test_fio_is_read_exactly():
     run = parse("fio.out")
-    assert run.version == "fio-3.33"
+    assert (run.version, run.options["direct"]) == ("fio-3.33", "1")
+    assert run.jobs["sync"].options["fdatasync"] == "1"
     assert run.jobs["random_read"].operations == 10823.588206
     assert run.jobs["write"].bandwidth == 1726.326921
     assert (run.jobs["sync"].sync, run.jobs["sync"].sync_p99) == (4014.08, 13434.88)
@@ -57,11 +60,23 @@ def test_fio_is_read_exactly():
 
 def test_pgbench_is_read_exactly():
     peak, run = parse("pgbench.peak.out"), parse("pgbench.out")
-    assert (peak.version, peak.clients, peak.transactions, peak.rate) == ("15.18", 4, 4716, 4714.934425)
-    assert (peak.offered, run.threads, run.seconds, run.transactions) == (None, 2, 6, 169)
+    assert peak == pgbench.PgbenchRun(
+        version="15.18",
+        script="<builtin: TPC-B (sort of)>",
+        scale=1,
+        mode="prepared",
+        clients=4,
+        threads=2,
+        seconds=1,
+        transactions=4716,
+        rate=4714.934425,
+        offered=None,
+    )
+    assert (run.seconds, run.transactions) == (6, 169)
     assert run.offered.p50 == pytest.approx(0.564)
     assert run.offered.p99 == pytest.approx(4.02, abs=0.001)
     assert (run.offered.on_time, run.offered.client_lag) == (100, pytest.approx(2.782, abs=0.001))
+    assert run.offered.client_cores == pytest.approx((0.013 + 0.018) / 6 / 2)
 
 
 def test_web_load_is_read_exactly():
@@ -75,6 +90,30 @@ def test_web_load_is_read_exactly():
     assert (peak.throughput, load.throughput) == (pytest.approx(169 / 5.385258), pytest.approx(98 / 5.087883))
     assert (load.offered.p50, load.offered.p99) == (53.791, 198.783)
     assert (load.offered.on_time, load.offered.client_cores) == (100, 0.0114)
+    late = web_load.parse(reseal(read("web_load.out").replace("answers 98 waited 0", "answers 98 waited 49")))
+    assert late.loads["load25"].offered.on_time == 50
+
+
+def reseal(output):
+    """Return an output of one of our own programs with the checksum of its lines."""
+    lines = output[: output.rindex("end ")]
+    return f"{lines}end {text.compute_checksum(lines)}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad", "message"),
+    [
+        ("fixed_work.out", "cpus 2", "cpus 3", "2 CPUs of 3, 11 times"),
+        ("fixed_work.out", "one in", "once in", "2 CPUs of 2, 0 times"),
+        ("web_load.out", "answers 98", "answers 99", "at rate 20: 98 times of 99 answers"),
+        ("web_load.out", "\npeak", "\nwrong no title\npeak", "wrong answers: no title"),
+        ("web_load.out", "\npeak", "\ncold 8 windows\npeak", "the server did not become warm: 8 windows"),
+    ],
+)
+def test_lines_that_contradict_each_other_are_refused_whatever_their_checksum(name, good, bad, message):
+    output = reseal(read(name).replace(good, bad))
+    with pytest.raises(OutputError, match=message):
+        PARSERS[name](output)
 
 
 def write_pgbench(requests):
@@ -142,11 +181,34 @@ def test_a_client_that_begins_late_although_a_connection_is_free_is_the_limit():
     ]
 
 
+def test_a_request_counts_from_two_seconds_on_and_is_on_time_if_a_connection_is_free():
+    """Times are in us; the second client waits while both connections are busy, once."""
+    text = write_pgbench(
+        [
+            (0, 500_000, 1, 0),
+            # From here on requests count.
+            (2_000_000, 2_000_000, 100, 1),
+            (2_500_000, 1_000_000, 500_000, 0),
+            # The request before has just begun: both connections are busy.
+            (3_000_000, 1_200_000, 500_000, 0),
+            # The connection is free at this time.
+            (4_000_000, 1_000, 0, 1),
+        ]
+    )
+    load = pgbench.parse(text).offered
+    assert (load.p50, load.p99) == (pytest.approx(1100), pytest.approx(1976))
+    assert (load.on_time, load.client_lag) == (75, pytest.approx(490.002))
+    assert load.client_cores == 0.5
+    assert len(list(load.find_client_limits())) == 1
+    assert list(load.find_client_limits(shares_core=True)) == []
+
+
 def test_openfoam_is_read_exactly():
     run, probe = parse("openfoam.out"), parse("openfoam.probe.out")
     assert (run.version, run.processes, run.end) == ("1912", 2, 0.03125)
     # Two ranks and other work shared two CPUs.
     assert run.clock_time == 268
+    assert openfoam.read_cells("  nPoints: 2146689\n  nCells: 2097152\n") == 128**3
     assert len(probe) == 10
     assert probe[0.03125] == (-0.202053555, -0.008481107297, -8.816367626e-05)
     assert math.hypot(*probe[0.03125]) == pytest.approx(0.202232, rel=1e-5)
@@ -427,6 +489,9 @@ def test_two_runs_in_one_file_are_refused(name):
         ("osu.mbw_mr.out", "8187.4815", "8817.4815", "line 21: 1998896.8590 x 4096e-6 is not 8817.48"),
         ("stress-ng.vm.out", "bogo-ops: 64", "bogo-ops: 6", "rate x time"),
         ("npb.cg.out", "1665.07", "165.07", "rate x tasks"),
+        ("npb.cg.out", " Version  ", " Class    ", "a broken or a second line"),
+        ("npb.cg.out", " Version  ", "#Version  ", "a broken or a second line"),
+        ("npb.cg.out", " Version  ", " Edition  ", "the report lacks 'Version'"),
         ("namd.water.out", "-31164.9703", "-311649703", "the sum of its terms"),
         ("milc.su3_rhmd_hisq.out", "Time = 7.635632e+00", "Time = 7.635632e+07", "is longer than from"),
         ("milc.su3_rhmd_hisq.out", "exit: Sat Nov 21", "exit: Sat Nox 21", "is not a date"),
@@ -440,9 +505,32 @@ def test_two_runs_in_one_file_are_refused(name):
         ("openfoam.out", "4.260121843e-10", "4.260121843e-05", "the flow into cells is not that out"),
         ("openfoam.out", "Solving for Uy", "Solving for Ux", "a time step has the unexpected line"),
         ("openfoam.out", "Time = 0.0125\n", "Time = 0.0126\n", "time 0.0126 is not step 4 of 0.003125 s"),
+        ("openfoam.out", "\nEnd\n", "\n--> FOAM FATAL ERROR: x\nEnd\n", "FOAM FATAL ERROR: x"),
+        ("openfoam.out", "\nEnd\n", "\nEnd\n[1] it is killed\n", "killed.* follows the end of the run"),
+        ("openfoam.out", "Time = 0.0125\n", "", "99 lines in the time loop, 10 steps have 10 each"),
+        ("openfoam.probe.out", "0.03125 ", "0.028125 ", "the probe has 10 rows, asked for 10"),
         ("openfoam.probe.out", "-0.202053555", "nan", "is no velocity of the probe"),
         ("fio.out", '"error" : 0', '"error" : 28', "job random_read failed: No space left on device"),
         ("fio.out", '"iops" : 10823.588206', '"iops" : 1082.588206', "a second in 2.001 s are not 21658"),
+        ("fio.out", '"iops" : 10823.588206', '"iops" : NaN', "a second in 2.001 s are not 21658"),
+        ("fio.out", '"bw_bytes" : 44333417', '"bw_bytes" : 4433341', "bytes a second in .* are not 88711168"),
+        ("fio.out", '"jobname" : "read"', '"jobname" : "write"', "two jobs have one name"),
+        ("fio.out", '"eta" : 0', '"error" : 0', "a key stands twice"),
+        ("fio.out", '"size" : "64M"', '"size" : 64', "an option is no text: .*'size': 64"),
+        ("fio.out", '"50.000000" : 4014080', '"50.000000" : 14014080', "half of the syncs take 14014.08 us"),
+        ("fio.out", '"fio version"', '"version"', "it is not the JSON of a whole run"),
+        ("pgbench.out", "0 2 465", "0 3 465", "transactions of client 0 are missing, or not in their order"),
+        ("pgbench.out", "795641795 899563", "795641795 779563", "of client 0 are missing, or not in their"),
+        ("pgbench.out", "0 1 39035 0", "0 1 39035 1", "a line in the log of its transactions is broken"),
+        ("pgbench.out", "average = 1.408", "average = 1.410", "mean latency 1.410 ms, by its log 1.40"),
+        ("pgbench.out", "stddev = 3.374", "stddev = 3.376", "standard deviation 3.376 ms, by its log 3.37"),
+        ("pgbench.out", "avg 0.518", "avg 0.520", "mean lag 0.520 ms, by its log 0.51"),
+        ("pgbench.out", "max 3.702", "max 3.704", "largest lag 3.704 ms, by its log 3.702"),
+        ("pgbench.out", "threads: 2", "threads: 3", "logs of 2 threads, 3 were to run"),
+        ("pgbench.out", "processed: 169", "processed: 170", "169 transactions in its log, 170 were"),
+        ("pgbench.peak.out", "processed: 4716", "processed: 9716", "9716 transactions are not 4714.93"),
+        ("pgbench.peak.out", "processed: 4716", "processed: 2316", "2316 transactions are not 4714.93"),
+        ("pgbench.peak.out", "\ntps", "\nrate limit\ntps", "the log of its transactions is missing"),
         ("fixed_work.out", "cpus 2", "cpus 3", "not those of its checksum"),
         ("pointer_chase.out", "6.813", "6.819", "not those of its checksum"),
         ("pointer_chase.out", "\nend 3fd868a8", "", "last line"),

@@ -1,5 +1,7 @@
 """What a session says at its end."""
 
+from dataclasses import replace
+
 import pytest
 from made_series import CHANGE, FIVE, KVM, PRIOR, TODAY, judge_session, waiver
 
@@ -9,8 +11,10 @@ from virtqual.references import CheckSet, RequiredCheck
 from virtqual.runs import Result
 from virtqual.session.conclusion import conclude
 from virtqual.session.judge import Judged
-from virtqual.session.session import Basis, Request
+from virtqual.session.session import Basis, Loss, Request
 from virtqual.verdict import Case
+from virtqual.verdict.outliers import Outlier
+from virtqual.verdict.slow_runs import SlowRuns
 
 RUNS = [
     made_run("native", 0, check=check, results=(Result.scalar(metric, "here", 1.0),))
@@ -31,17 +35,23 @@ ASKED = checks("hpl", "dgemm")
 def concluded(metrics, make):
     """Return how to conclude a session whose HPL loses 39 %, and was as fast as native before."""
 
-    def conclude_session(*waivers, against=None, asked=ASKED, known=CASES, **features):
-        lost = make(metrics["hpl"], [0.5] * 8)
-        cases = [Case(lost, FIVE, PRIOR), Case(make(metrics["dgemm"], [0.0] * 8), FIVE, PRIOR)]
+    def conclude_session(
+        *waivers, against=None, asked=ASKED, known=CASES, fields=None, refused=(), extra=None, **features
+    ):
+        lost, equal = make(metrics["hpl"], [0.5] * 8), make(metrics["dgemm"], [0.0] * 8)
+        cases = [Case(lost, FIVE, PRIOR), Case(equal, FIVE, PRIOR, refused=refused)]
         if against:
             cases.append(Case(lost, CHANGE, PRIOR, baseline=make(metrics["hpl"], [0.0] * 8)))
         verdict = judge_session(cases, hypervisor_class=KVM, waivers=waivers, build="9", today=TODAY)
+        verdict = replace(verdict, **extra or {})
         identity = {"native": {}, "virtual": {"hypervisor": {"vendor": "QEMU", "build": "9"}}}
         for side, has in features.items():
             identity[side]["features"] = has
         session = session_of(RUNS, identity=identity, against=against)
-        conclude(session, Judged(Admitted((), {}, ()), (), verdict), check_set=asked, cases=known)
+        for name, value in (fields or {}).items():
+            setattr(session, name, value)
+        judged = Judged(Admitted((), {}, ("finding",)), ("canary",), verdict)
+        conclude(session, judged, check_set=asked, cases=known)
         return session
 
     return conclude_session
@@ -71,6 +81,66 @@ def test_a_waiver_accepts_its_own_gate_and_is_counted(concluded, waivers, agains
     session = concluded(*waivers, against=against)
     assert (session.conclusion, session.qualified) == (f"QEMU 9 is {conclusion}", qualified)
     assert session.exit_code == (0 if qualified.startswith("yes") else 1)
+
+
+@pytest.mark.parametrize(
+    ("basis", "outcome", "exit_code", "conclusion"),
+    [
+        ({"broken": ("why",)}, "BROKEN", 5, "Infrastructure failed, so nothing is concluded: why."),
+        ({"broken": ("why",), "interrupted": True}, "INTERRUPTED", 130, "Interrupted: nothing is concluded."),
+    ],
+)
+def test_a_session_that_did_not_end_by_itself_concludes_nothing(
+    concluded, basis, outcome, exit_code, conclusion
+):
+    fields = {"basis": Basis(runs="", looks=(4,), **basis), "request": Request(system="site")}
+    session = concluded(OVERHEAD, fields=fields)
+    assert (session.outcome, session.exit_code, session.conclusion) == (outcome, exit_code, conclusion)
+    assert session.qualified == f"no ({outcome.lower()})"
+    assert session.next_step == "`virtqual qualify --resume s` goes on with it."
+
+
+@pytest.mark.parametrize(
+    ("fields", "qualified"),
+    [
+        ({"request": Request(system="site", fast=True)}, "no (--fast: two pairs can lack rare slow runs)"),
+        ({"identity": {"native": {}, "virtual": {"placement": {"numa_hidden": True}}}}, "no (NUMA nodes hid"),
+    ],
+)
+def test_a_build_that_is_within_its_budgets_may_not_be_qualified(concluded, fields, qualified):
+    session = concluded(OVERHEAD, fields=fields)
+    assert (session.exit_code, session.qualified.startswith(qualified)) == (0, True)
+
+
+def test_a_session_has_all_that_was_judged(concluded):
+    slow_runs = SlowRuns(virtual=9, found=True, text="9 of 20 virtual runs")
+    outliers = (Outlier(host="h1", metric="", log=0.1),)
+    session = concluded(
+        OVERHEAD,
+        extra={"slow_runs": slow_runs, "outliers": outliers},
+        fields={"lost": [Loss(round=1, nodes={"vm1": "died", "vm2": "died"})]},
+    )
+    assert (session.preflight, session.canaries) == (["finding"], ["canary"])
+    assert (session.slow_runs, session.outliers) == (slow_runs, list(outliers))
+    assert (session.waivers, session.all_outcomes) == ([OVERHEAD.text(TODAY)], {"OVER": 1, "WITHIN": 1})
+    assert (session.outcome, session.qualified) == ("OVER", "no (over)")
+    assert session.conclusion == (
+        "QEMU 9 is not within budget, since virtual runs are slow more often than native ones. "
+        f"Slow runs: {slow_runs.text}. "
+        "Set aside: host h1 is 10.5% slower than the others of its kind. "
+        "2 nodes were lost and set aside: vm1, vm2."
+    )
+    session = concluded(OVERHEAD, fields={"lost": [Loss(round=1, nodes={"vm1": "died"})]})
+    assert session.conclusion.endswith("accepted by waiver. 1 node was lost and set aside: vm1.")
+
+
+def test_what_was_judged_is_said_beside_what_was_refused(concluded):
+    session = concluded(refused=("why", "and why"))
+    assert (session.outcome, session.exit_code, session.qualified) == ("INVALID", 4, "no (invalid)")
+    assert session.conclusion == (
+        "Refused: 1 metric could not be judged (dgemm here: why). "
+        "Of the others: QEMU 9 is over the overhead budget on 1 of 1 metric."
+    )
 
 
 MANY = checks("hpl", "milc", "npb %kernel=cg", "wrf_ideal", "stream")
@@ -114,6 +184,16 @@ def test_what_a_system_does_not_have_is_said_and_never_counts_as_passed(conclude
     session = concluded(OVERHEAD, asked=asked, **features)
     assert session.qualified.startswith(qualified)
     assert session.missing == (["rdma_latency"] if qualified.startswith("no") else [])
+
+
+def test_the_features_of_the_stack_are_those_of_the_system(concluded):
+    asked = CheckSet(scope="full", checks=(*ASKED.checks, RequiredCheck(check="db_pgbench", where="db")))
+    stack = {"name": "test", "hash": "0", "programs": [{"name": "p", "version": "1", "features": ["db"]}]}
+    session = concluded(OVERHEAD, asked=asked, fields={"stack": stack}, native=[], virtual=[])
+    assert session.missing == ["db_pgbench"]
+    stack["programs"][0].pop("features")
+    session = concluded(OVERHEAD, asked=asked.as_of_site(), fields={"stack": stack}, native=[], virtual=[])
+    assert session.qualified == ("yes (1 accepted by waiver, without db, by the site's own qualification)")
 
 
 def test_a_class_without_a_set_of_checks_qualifies_nothing(concluded):
