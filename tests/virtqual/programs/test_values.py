@@ -90,8 +90,10 @@ def test_web_load_is_read_exactly():
     assert (peak.throughput, load.throughput) == (pytest.approx(169 / 5.385258), pytest.approx(98 / 5.087883))
     assert (load.offered.p50, load.offered.p99) == (53.791, 198.783)
     assert (load.offered.on_time, load.offered.client_cores) == (100, 0.0114)
-    late = web_load.parse(reseal(read("web_load.out").replace("answers 98 waited 0", "answers 98 waited 49")))
-    assert late.loads["load25"].offered.on_time == 50
+    assert load.offered.client_lag == 35.519
+    output = read("web_load.out").replace("seed 1", "seed 7").replace("98 waited 0", "98 waited 49")
+    run = web_load.parse(reseal(output))
+    assert (run.seed, run.loads["load25"].offered.on_time) == ("7", 50)
 
 
 def reseal(output):
@@ -106,6 +108,7 @@ def reseal(output):
         ("fixed_work.out", "cpus 2", "cpus 3", "2 CPUs of 3, 11 times"),
         ("fixed_work.out", "one in", "once in", "2 CPUs of 2, 0 times"),
         ("web_load.out", "answers 98", "answers 99", "at rate 20: 98 times of 99 answers"),
+        ("web_load.out", "answers 98", "answers 0", "at rate 20: 98 times of 0 answers"),
         ("web_load.out", "\npeak", "\nwrong no title\npeak", "wrong answers: no title"),
         ("web_load.out", "\npeak", "\ncold 8 windows\npeak", "the server did not become warm: 8 windows"),
     ],
