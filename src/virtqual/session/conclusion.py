@@ -73,8 +73,7 @@ def conclude(
     if reason := _find_reason_against(session, verdict):
         session.qualified = f"no ({reason})"
     else:
-        accepted = verdict.accepted if verdict else 0
-        session.qualified = _answer_for_check_set(session, check_set, cases, accepted)
+        session.qualified = _answer_for_check_set(session, check_set, cases)
 
 
 def _list_broken(session: Session) -> list[str]:
@@ -144,19 +143,17 @@ def _find_reason_against(session: Session, verdict: SessionVerdict | None) -> st
     """Return why the build is not qualified for any set of checks; None if it can be."""
     if unqualified := project_references().hypervisor_class(session.hypervisor_class).unqualified:
         return unqualified
-    if session.exit_code not in (0, 1, 3):
+    if verdict is None or session.exit_code != 0:
         return session.outcome.lower()
-    _, reason = verdict.qualified if verdict else (False, "nothing was measured")
-    if session.fast and session.exit_code == 0:
-        reason = "--fast: two pairs can lack rare slow runs"
     if session.placement.get("numa_hidden"):
-        reason = "NUMA nodes hidden on purpose"
+        return "NUMA nodes hidden on purpose"
+    if session.fast:
+        return "--fast: two pairs can lack rare slow runs"
+    _, reason = verdict.qualified
     return reason or None
 
 
-def _answer_for_check_set(
-    session: Session, check_set: CheckSet | None, cases: Sequence[str], accepted: int
-) -> str:
+def _answer_for_check_set(session: Session, check_set: CheckSet | None, cases: Sequence[str]) -> str:
     """Return the answer for a session that passes: yes if all checks of the class were judged."""
     name = session.hypervisor_class
     if check_set is None:
@@ -176,6 +173,7 @@ def _answer_for_check_set(
         more = ", ..." if len(missing_checks) > MAX_MISSING_SHOWN else ""
         first_checks = ", ".join(missing_checks[:MAX_MISSING_SHOWN]) + more
         return f"no ({judged}: missing {first_checks})"
+    accepted = sum(verdict.waived for verdict in session.verdicts)
     notes = [f"{accepted} accepted by waiver"] if accepted else []
     notes += [f"without {feature}" for feature in absent_features]
     notes += ["by the site's own qualification"] if check_set.is_of_site else []

@@ -90,7 +90,7 @@ def test_web_load_is_read_exactly():
     assert (peak.throughput, load.throughput) == (pytest.approx(169 / 5.385258), pytest.approx(98 / 5.087883))
     assert (load.offered.p50, load.offered.p99) == (53.791, 198.783)
     assert (load.offered.on_time, load.offered.client_cores) == (100, 0.0114)
-    assert load.offered.client_lag == 35.519
+    assert (load.seconds, load.offered.client_lag) == (5.087883, 35.519)
     output = read("web_load.out").replace("seed 1", "seed 7").replace("98 waited 0", "98 waited 49")
     run = web_load.parse(reseal(output))
     assert (run.seed, run.loads["load25"].offered.on_time) == ("7", 50)
@@ -188,7 +188,8 @@ def test_a_request_counts_from_two_seconds_on_and_is_on_time_if_a_connection_is_
     """Times are in us; the second client waits while both connections are busy, once."""
     text = write_pgbench(
         [
-            (0, 500_000, 1, 0),
+            (0, 1_000, 1, 0),
+            (1_000_000, 900_000, 1, 1),
             # From here on requests count.
             (2_000_000, 2_000_000, 100, 1),
             (2_500_000, 1_000_000, 500_000, 0),
@@ -204,6 +205,10 @@ def test_a_request_counts_from_two_seconds_on_and_is_on_time_if_a_connection_is_
     assert load.client_cores == 0.5
     assert len(list(load.find_client_limits())) == 1
     assert list(load.find_client_limits(shares_core=True)) == []
+    busy = pgbench.parse(write_pgbench([(0, 2_500_000, 1, 0), (2_200_000, 500_000, 300_000, 0)])).offered
+    assert (busy.on_time, busy.client_lag) == (0, 0)
+    with pytest.raises(OutputError, match="pgbench output: no transaction after the first 2 s"):
+        pgbench.parse(write_pgbench([(0, 1_000, 1, 0), (1_900_000, 900_000, 1, 0)]))
 
 
 def test_openfoam_is_read_exactly():
@@ -524,6 +529,8 @@ def test_two_runs_in_one_file_are_refused(name):
         ("fio.out", '"fio version"', '"version"', "it is not the JSON of a whole run"),
         ("pgbench.out", "0 2 465", "0 3 465", "transactions of client 0 are missing, or not in their order"),
         ("pgbench.out", "795641795 899563", "795641795 779563", "of client 0 are missing, or not in their"),
+        # It begins in the second before, in which the client was busy.
+        ("pgbench.out", "0 4 1838 0", "0 4 200838 0", "of client 0 are missing, or not in their order"),
         ("pgbench.out", "0 1 39035 0", "0 1 39035 1", "a line in the log of its transactions is broken"),
         ("pgbench.out", "average = 1.408", "average = 1.410", "mean latency 1.410 ms, by its log 1.40"),
         ("pgbench.out", "stddev = 3.374", "stddev = 3.376", "standard deviation 3.376 ms, by its log 3.37"),

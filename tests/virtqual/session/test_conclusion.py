@@ -9,7 +9,7 @@ from made_runs import made_failure, made_run, session_of
 from virtqual.preflight.admit import Admitted
 from virtqual.references import CheckSet, RequiredCheck
 from virtqual.runs import Result
-from virtqual.session.conclusion import conclude
+from virtqual.session.conclusion import conclude, refuse
 from virtqual.session.judge import Judged
 from virtqual.session.session import Basis, Loss, Request
 from virtqual.verdict import Case
@@ -36,9 +36,18 @@ def concluded(metrics, make):
     """Return how to conclude a session whose HPL loses 39 %, and was as fast as native before."""
 
     def conclude_session(
-        *waivers, against=None, asked=ASKED, known=CASES, fields=None, refused=(), extra=None, **features
+        *waivers,
+        against=None,
+        asked=ASKED,
+        known=CASES,
+        fields=None,
+        refused=(),
+        unmeasured=None,
+        hpl=0.5,
+        extra=None,
+        **features,
     ):
-        lost, equal = make(metrics["hpl"], [0.5] * 8), make(metrics["dgemm"], [0.0] * 8)
+        lost, equal = make(metrics["hpl"], [hpl] * 8), make(metrics["dgemm"], [0.0] * 8)
         cases = [Case(lost, FIVE, PRIOR), Case(equal, FIVE, PRIOR, refused=refused)]
         if against:
             cases.append(Case(lost, CHANGE, PRIOR, baseline=make(metrics["hpl"], [0.0] * 8)))
@@ -50,7 +59,7 @@ def concluded(metrics, make):
         session = session_of(RUNS, identity=identity, against=against)
         for name, value in (fields or {}).items():
             setattr(session, name, value)
-        judged = Judged(Admitted((), {}, ("finding",)), ("canary",), verdict)
+        judged = Judged(Admitted((), unmeasured or {}, ("finding",)), ("canary",), verdict)
         conclude(session, judged, check_set=asked, cases=known)
         return session
 
@@ -110,6 +119,46 @@ def test_a_session_that_did_not_end_by_itself_concludes_nothing(
 def test_a_build_that_is_within_its_budgets_may_not_be_qualified(concluded, fields, qualified):
     session = concluded(OVERHEAD, fields=fields)
     assert (session.exit_code, session.qualified.startswith(qualified)) == (0, True)
+
+
+def test_a_build_is_qualified_if_all_is_within_and_every_check_has_a_run(concluded):
+    assert concluded(hpl=0.0).qualified == "yes"
+    session = concluded(hpl=0.0, unmeasured={"lj": ("vm: job 7 ended as TIMEOUT",)})
+    assert (session.outcome, session.exit_code, session.qualified) == ("INVALID", 4, "no (invalid)")
+    assert session.conclusion == (
+        "Refused: 1 metric could not be judged (lj: vm: job 7 ended as TIMEOUT). "
+        "Of the others: QEMU 9 is within the overhead budget: 2 metrics."
+    )
+    fast = {"request": Request(system="site", fast=True)}
+    assert concluded(fields=fast).qualified == "no (over)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome", "without_runs"),
+    [
+        ("infrastructure", "BROKEN", "BROKEN"),
+        ("failed", "WITHIN", "BROKEN"),
+        ("refused", "WITHIN", "INVALID"),
+        ("reference", "WITHIN", "INVALID"),
+    ],
+)
+def test_what_failed_breaks_a_session_if_it_was_no_single_check(concluded, kind, outcome, without_runs):
+    fields = {"failures": [made_failure(kind=kind, reason="no such file")]}
+    session = concluded(hpl=0.0, fields=fields)
+    assert session.outcome == outcome
+    why = "Infrastructure failed, so nothing is concluded: case on vm: no such file."
+    assert (session.conclusion == why) == (outcome == "BROKEN")
+    session = session_of([], **fields)
+    conclude(session, Judged(Admitted((), {"case": ("why",)}, ()), (), None))
+    assert session.outcome == without_runs
+
+
+def test_a_session_that_preflight_refuses_measured_nothing():
+    session = session_of([])
+    refuse(session)
+    assert (session.exit_code, session.outcome) == (4, "INVALID")
+    assert session.qualified == "no (refused by preflight)"
+    assert session.conclusion.startswith("Refused before anything was measured: preflight says")
 
 
 def test_a_session_has_all_that_was_judged(concluded):

@@ -1,6 +1,7 @@
 """The log is the record: whatever dies, what was written is read, and nothing else."""
 
 import base64
+import hashlib
 import json
 import os
 import random
@@ -9,13 +10,28 @@ import zlib
 
 import pytest
 
-from made_runs import HEAD, keep, made_run, sealed, session_of
+from made_runs import HEAD, keep, made_failure, made_run, sealed, session_of
 from virtqual.errors import DamagedError, InfrastructureError, UsageError
 from virtqual.files import reading
+from virtqual.identity import gather, readers
 from virtqual.runs import Result
-from virtqual.session.log import Begun, Finished, Log, Submitted
+from virtqual.session.log import (
+    Begun,
+    Failed,
+    Finished,
+    Log,
+    Probed,
+    Released,
+    Resumed,
+    RoundBegun,
+    SetAside,
+    Submitted,
+    WarmedUp,
+)
 from virtqual.session.seal import intact_lines
+from virtqual.session.session import Conclusion, Loss, Resumption, Round
 from virtqual.session.shared import compact, digest_of, packed
+from virtqual.stack.loaded import LoadedSoftware
 
 
 @pytest.fixture
@@ -90,6 +106,53 @@ def test_jobs_without_an_end_are_known_and_those_of_a_damaged_log_too(log):
         log.session()
     assert log.unfinished() == log.unfinished(HEAD.system) == {"2": 5.0, "3": 5.0}
     assert log.unfinished("elsewhere") == {}
+
+
+def test_a_session_is_what_the_events_of_its_log_say(log):
+    blank = readers.read(gather.NodeFiles({}, {}))
+    loaded = LoadedSoftware(node="n1", program="/p", files={}, says={}, coretype="", cpu=frozenset())
+    run = made_run("native", 0, job="7", identity={"n1": blank}, software=(loaded,))
+    failures = {kind: made_failure(kind=kind, job="2") for kind in ("infrastructure", "failed", "refused")}
+    loss = Loss(round=2, nodes={"vm1": "died"})
+    for event in (
+        Probed(nodes={"native": blank}),
+        RoundBegun(round=Round(number=1, first=0, last=1)),
+        *(Submitted(job=job, case="case", submitted=5.0, held=job == "1") for job in "12345"),
+        *(Failed(failure=failure) for failure in failures.values()),
+        RoundBegun(round=Round(number=1, first=0, last=1, seconds=9.0)),
+        RoundBegun(round=Round(number=2, first=2, last=3)),
+        Submitted(job="6", case="case", submitted=6.0),
+        WarmedUp(job="3", case="case"),
+        Released(job="4"),
+        Finished(run=run),
+    ):
+        log.append(event)
+    session = log.session()
+    assert (session.probed, session.runs) == ({"native": blank}, [run])
+    assert [(part.number, part.seconds) for part in session.rounds] == [(1, 9.0), (2, None)]
+    assert session.failures == list(failures.values())
+    assert log.unfinished() == {"1": 5.0, "5": 5.0, "6": 6.0}
+    for failure in failures.values():
+        log.append(Failed(failure=failure))
+    log.append(SetAside(loss=loss))
+    # Another round, in which nothing fails, makes the failures of the round before final.
+    log.append(RoundBegun(round=Round(number=3, first=4, last=5)))
+    session = log.session()
+    assert session.lost == [loss]
+    assert [failure.kind for failure in session.failures] == ["failed", "refused", "refused"]
+    # A held allocation outlives the loss of a node.
+    assert log.unfinished() == {"1": 5.0}
+    session.set_conclusion(Conclusion(outcome="BROKEN", conclusion="why"))
+    log.conclude(session)
+    digest = hashlib.sha256(log.path.read_bytes()).hexdigest()
+    log.append(Released(job="9"))
+    assert (log.session().outcome, log.session().log_digest, session.log_digest) == ("BROKEN", digest, digest)
+    resumption = Resumption(time=HEAD.created, ended="why")
+    log.append(Resumed(resumption=resumption))
+    assert (log.session().resumed, log.session().outcome) == ([resumption], "UNFINISHED")
+    assert log.unfinished() == {}
+    log.conclude(session)
+    assert log.session().log_digest == hashlib.sha256(log.path.read_bytes()).hexdigest() != digest
 
 
 def test_nothing_is_appended_after_a_last_line_without_a_seal(log):
