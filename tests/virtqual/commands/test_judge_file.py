@@ -1,6 +1,7 @@
 """`virtqual judge`: pairs of any harness in a file, judged by the code that judges sessions."""
 
 import csv
+import dataclasses
 import io
 import itertools
 import json
@@ -16,13 +17,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from calling import call
+from virtqual.files.datafile import DataError
 from virtqual.references import project_references
 from virtqual.session import measured
 from virtqual.session.measured import COLUMNS, read_series
 from virtqual.session.measured_cases import MIN_EARLIER_NOISE, Allowed, cases_of_file
 from virtqual.session.pairing import DECLARED_NOISE
 from virtqual.verdict import Verdict
-from virtqual.verdict.budget import Budget
+from virtqual.verdict.budget import Budget, BudgetReason, Term
+from virtqual.verdict.noise import Prior
 
 STATED = ("--budget", "5%", "--margin", "3%")
 SERIES_KEYS = {"schema", "kind", "session", *Verdict.model_fields}
@@ -217,14 +220,18 @@ def test_against_an_earlier_session_overhead_and_change_are_judged(judge):
     assert "pairs.csv:18: unit: is 'ms', and 's' in the session of --against" in done.output
 
 
+BY = {"reason": BudgetReason(policy="p")}
+
+
 @pytest.fixture
 def find_cases(tmp_path):
     """Return what makes the cases of a table, of the sessions ``old`` and ``new``."""
 
-    def find(*tables, hypervisor_class="", against="old"):
+    def find(*tables, hypervisor_class="", against="old", is_stated=True, **references):
         (tmp_path / "pairs.csv").write_text(text_of([row for table in tables for row in table]), "utf-8")
         stated = {gate: Budget.build(0.05, margin=0.03, gate=gate) for gate in ("overhead", "change")}
-        allowed = Allowed(project_references(), hypervisor_class, {} if hypervisor_class else stated)
+        references = dataclasses.replace(project_references(), **references)
+        allowed = Allowed(references, hypervisor_class, stated if is_stated else {})
         return cases_of_file("pairs.csv", read_series(tmp_path / "pairs.csv"), allowed, against)
 
     return find
@@ -243,15 +250,59 @@ def test_the_noise_of_a_change_is_the_spread_of_the_earlier_session(find_cases):
         assert change.prior.df == df
 
 
+TRIAD = {"metric": "memory_triad", "setting": "2 threads", "unit": "MB/s", "better": "higher"}
+
+
 def test_a_metric_that_the_catalogue_knows_has_the_budget_and_noise_of_its_class(find_cases):
-    name, references = {"metric": "memory_triad", "setting": "2 threads"}, project_references()
-    tables = [rows(session=session, unit="MB/s", better="higher", **name) for session in ("old", "new")]
-    (old,), new = find_cases(*tables, hypervisor_class="kvm")
+    references, of_class = project_references(), Prior(sigma=0.007, df=20, source="s", metric="memory_triad")
+    target = {"metric": "memory_triad", "setting": "2 threads", "margin": 0.01, **BY}
+    budgets = {"overhead": 0.07, "change": 0.02}
+    (old,), new = find_cases(
+        *(rows(session=session, **TRIAD) for session in ("old", "new")),
+        hypervisor_class="kvm",
+        terms={("kvm", gate): [Term(relative=relative, **target)] for gate, relative in budgets.items()},
+        priors={(None, "kvm"): [of_class], **references.priors},
+    )
     for case, gate in ((old, "overhead"), (new[0], "overhead"), (new[1], "change")):
-        assert case.budget == references.budget(case.series, "kvm", gate=gate)
-        assert case.prior == references.prior(case.series, "kvm")
+        assert (case.budget.gate, case.budget.terms[0].relative) == (gate, budgets[gate])
+        assert case.prior is of_class
         assert case.series.metric is references.metrics["memory_triad"]
-    assert new[0].budget != new[1].budget
+
+
+def test_a_metric_without_a_budget_of_its_class_takes_the_stated_one(find_cases):
+    table = rows(session="old", **TRIAD)
+    ((case,),) = find_cases(table, hypervisor_class="kvm", terms={})
+    assert (case.budget.terms[0].relative, case.gate) == (0.05, "overhead")
+    says = "pairs.csv:2: metric: .* no overhead budget for memory_triad.* Or state it by --budget 5%"
+    with pytest.raises(DataError, match=says):
+        find_cases(table, hypervisor_class="kvm", terms={}, is_stated=False)
+    small = Term(metric="mpi_latency", sizes={"from": 1, "to": 8}, relative=0.05, margin=0.03, **BY)
+    curve = rows(session="old", metric="mpi_latency", unit="us", sizes=("8", "16"))
+    with pytest.raises(DataError, match=r"pairs.csv:2: size: mpi_latency: no budget covers size 16\."):
+        find_cases(curve, hypervisor_class="kvm", terms={("kvm", "overhead"): [small]})
+    with pytest.raises(
+        DataError, match="size: is given for memory_triad, and empty in references/metrics: c"
+    ):
+        find_cases([row | {"size": 1} for row in table], hypervisor_class="kvm")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kind", "axis", "axis_unit"),
+    [(("",), "scalar", "", ""), (("1", "2"), "curve", "size", "(size)")],
+)
+def test_a_metric_of_the_file_alone_is_what_the_file_states(find_cases, sizes, kind, axis, axis_unit):
+    ((case,),) = find_cases(rows(session="old", sizes=sizes))
+    assert dict(case.series.metric) == {
+        "name": "elapsed",
+        "unit": "s",
+        "better": "lower",
+        "family": "measured",
+        "kind": kind,
+        "axis": axis,
+        "axis_unit": axis_unit,
+        "judged_up_to": None,
+        "description": "as a file states it",
+    }
 
 
 def test_a_class_whose_gate_is_the_change_records_a_baseline(judge):

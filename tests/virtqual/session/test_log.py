@@ -15,6 +15,7 @@ from virtqual.errors import DamagedError, InfrastructureError, UsageError
 from virtqual.files import reading
 from virtqual.identity import gather, readers
 from virtqual.runs import Result
+from virtqual.session import shared
 from virtqual.session.log import (
     Begun,
     Failed,
@@ -106,12 +107,19 @@ def test_jobs_without_an_end_are_known_and_those_of_a_damaged_log_too(log):
         log.session()
     assert log.unfinished() == log.unfinished(HEAD.system) == {"2": 5.0, "3": 5.0}
     assert log.unfinished("elsewhere") == {}
+    head, _, rest = log.path.read_bytes().partition(b"\n")
+    log.path.write_bytes(head + b"\n{}\n" + rest)
+    assert log.unfinished() == {"2": 5.0, "3": 5.0}
 
 
 def test_a_session_is_what_the_events_of_its_log_say(log):
     blank = readers.read(gather.NodeFiles({}, {}))
-    loaded = LoadedSoftware(node="n1", program="/p", files={}, says={}, coretype="", cpu=frozenset())
-    run = made_run("native", 0, job="7", identity={"n1": blank}, software=(loaded,))
+    identity = {"n1": blank, "n2": blank.model_copy(update={"boot": "b1"})}
+    software = tuple(
+        LoadedSoftware(node=node, program=f"/{node}", files={}, says={}, coretype="", cpu=frozenset())
+        for node in identity
+    )
+    run = made_run("native", 0, job="7", identity=identity, software=software)
     failures = {kind: made_failure(kind=kind, job="2") for kind in ("infrastructure", "failed", "refused")}
     loss = Loss(round=2, nodes={"vm1": "died"})
     for event in (
@@ -226,6 +234,7 @@ def test_a_run_of_facts_that_are_not_there_is_refused(log, run, says):
         (packed({digest_of("[1]"): "[2]"}), "not that of digest"),
         ("\x00", "bad base85|base85"),
         (base64.b85encode(zlib.compress(bytes(2**25))).decode(), "not of this form, or too large|expected"),
+        (base64.b85encode(zlib.compress(b"[1]")).decode(), "not of this form"),
         (base64.b85encode(b"no zlib").decode(), "cannot be unpacked"),
     ],
 )
@@ -233,6 +242,16 @@ def test_facts_that_are_none_are_refused(log, text, says):
     line = compact({"event": "facts", "zlib": text}).encode()
     log.path.write_bytes(sealed(*unsealed(log), line))
     with pytest.raises(UsageError, match=rf"log\.jsonl:2: .*({says})"):
+        log.session()
+
+
+def test_all_facts_of_a_log_together_are_limited(log, monkeypatch):
+    texts = [f'["{letter * 50}"]' for letter in "abc"]
+    lines = [compact({"event": "facts", "zlib": packed({digest_of(t): t})}).encode() for t in texts]
+    log.path.write_bytes(sealed(*unsealed(log), *lines))
+    assert len(list(log.events())) == 4
+    monkeypatch.setattr(shared, "MAX_ALL_FACTS_BYTES", 200)
+    with pytest.raises(UsageError, match=r"log\.jsonl:4: "):
         log.session()
 
 
