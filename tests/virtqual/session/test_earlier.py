@@ -6,16 +6,17 @@ from unittest.mock import Mock
 import pytest
 
 from made_runs import alternating, keep, made_failure, session_of
+from virtqual import paths
 from virtqual.errors import RefusedError, UsageError
 from virtqual.qualify import opening
 from virtqual.references import project_references
 from virtqual.runs import Answer, Result
 from virtqual.session import judge as judging
-from virtqual.session import store
+from virtqual.session import store, summary
 from virtqual.session.judge import choose_min_pairs, judge
 from virtqual.session.log import DOCUMENT, LOG
-from virtqual.session.session import Request
-from virtqual.session.summary import find_for
+from virtqual.session.session import Basis, Request
+from virtqual.session.summary import CaseDurations, durations_of, find_for, find_good, find_recent
 from virtqual.verdict import Outcome
 from virtqual.verdict.rule import LOOKS, MIN_PAIRS_TO_QUALIFY
 
@@ -164,6 +165,82 @@ def test_last_to_compare_with_measured_all_that_is_asked_for(sessions):
     kept("20260101-000000-new", runs(), system="new", request=Request(system="new", tags=("sweep",)))
     with pytest.raises(UsageError, match=r"was asked for all of these checks: there is no 'last'; name"):
         find_for("last", directory, "new", Request(system="new"))
+
+
+def test_a_session_is_found_by_its_id_or_its_beginning_or_a_path(sessions):
+    directory, kept = sessions
+    with pytest.raises(store.NoSessionError, match="there is no session yet below"):
+        store.find("last", directory)
+    with pytest.raises(UsageError, match=r"no session begins with '2026' .*: there is none yet"):
+        store.find("2026", directory)
+    first = kept("20260101-000000-site", runs())
+    for name in ("20260101-000000-site2", "20260102-000000-site", "29990101-000000-site"):
+        kept(name, runs(), outcome="BROKEN")
+    for name in (first, str(directory / first), str(directory / first / LOG)):
+        assert store.find(name, directory) == directory / first
+    # That of the future has a wrong clock.
+    for name in ("20260102", "last"):
+        assert store.find(name, directory).name == "20260102-000000-site"
+    with pytest.raises(
+        UsageError, match=r"several sessions begin with '20260101' .*: the latest are 2026"
+    ):
+        store.find("20260101", directory)
+    assert [log.directory.name for log in store.unconcluded(directory)] == [first]
+
+
+def test_a_session_is_good_if_its_whole_scope_was_judged_and_passed(sessions):
+    directory, kept = sessions
+    verdicts = {
+        energy: list(judge(session_of(runs(18, energy=energy))).verdict.verdicts) for energy in (-5.0, -9.0)
+    }
+    request = Request(system="site")
+    whole = {"verdicts": verdicts[-5.0], "exit_code": 0, "outcome": "WITHIN", "request": request}
+    names = [f"2026010{day}-000000-site" for day in (1, 2)]
+    for name in names:
+        kept(name, runs(), **whole)
+    for day, change in enumerate(
+        (
+            {"verdicts": verdicts[-9.0]},
+            {"verdicts": []},
+            {"exit_code": 3},
+            {"request": None},
+            {"request": request.model_copy(update={"fast": True})},
+            {"request": request.model_copy(update={"names": ("lj",)})},
+            {"request": request.model_copy(update={"tags": ("memory",)})},
+            {"failures": [made_failure()]},
+            {"refused": {"lj": ("why",)}},
+            {"basis": Basis(runs="", looks=(4,), too_large=("lj",))},
+            {"system": "elsewhere"},
+            {"hypervisor_class": "esxi"},
+            {"request": request.model_copy(update={"full": True})},
+        ),
+        10,
+    ):
+        kept(f"202601{day}-000000-site", runs(), **{**whole, **change})
+    good = [path.name for path in find_good(directory, "site", "kvm", full=False)]
+    assert good == names[::-1]
+    assert [path.name for path in find_good(directory, "site", "kvm", full=True)] == ["20260122-000000-site"]
+
+
+def test_the_durations_of_runs_are_those_of_recent_sessions(sessions, monkeypatch):
+    _, kept = sessions
+    late = runs()
+    late[-1] = late[-1].model_copy(update={"end": late[-1].end + 4})
+    failures = [made_failure(check=state, state=state, kind="failed") for state in ("TIMEOUT", "NODE_FAIL")]
+    assert durations_of(session_of(late, failures=failures)) == {
+        "case": CaseDurations(medians={"native": 5.0, "virtual": 5.0}, longest=9.0),
+        "TIMEOUT": CaseDurations(medians={}, longest=None),
+    }
+    monkeypatch.setattr(paths, "sessions", lambda: sessions[0])
+    monkeypatch.setattr(summary, "MAX_RECENT_SESSIONS", 2)
+    other = {"stack": {"name": "other", "hash": "1", "programs": []}}
+    names = [kept(f"2026010{day}-000000-site", runs()) for day in (1, 2, 3)]
+    names.append(kept("20260104-000000-site", runs(), **other))
+    kept("20260105-000000-new", runs(), system="new")
+    assert [path.name for path, _ in find_recent("site")] == [names[3], names[2]]
+    recent = list(find_recent("site", "test"))
+    assert [path.name for path, _ in recent] == [names[2], names[1]]
+    assert recent[0][1].durations["case"].longest == 5.0
 
 
 def test_a_session_of_another_version_is_refused_and_left_aside(sessions):
