@@ -181,9 +181,7 @@ def test_a_session_is_found_by_its_id_or_its_beginning_or_a_path(sessions):
     # That of the future has a wrong clock.
     for name in ("20260102", "last"):
         assert store.find(name, directory).name == "20260102-000000-site"
-    with pytest.raises(
-        UsageError, match=r"several sessions begin with '20260101' .*: the latest are 2026"
-    ):
+    with pytest.raises(UsageError, match=r"several sessions begin with '20260101' .*: the latest are 2026"):
         store.find("20260101", directory)
     assert [log.directory.name for log in store.unconcluded(directory)] == [first]
 

@@ -142,6 +142,8 @@ def test_a_session_is_what_the_events_of_its_log_say(log):
     assert log.unfinished() == {"1": 5.0, "5": 5.0, "6": 6.0}
     for failure in failures.values():
         log.append(Failed(failure=failure))
+    assert log.session().measured != session.measured
+    log.append(RoundBegun(round=Round(number=2, first=2, last=3, seconds=9.0)))
     log.append(SetAside(loss=loss))
     # Another round, in which nothing fails, makes the failures of the round before final.
     log.append(RoundBegun(round=Round(number=3, first=4, last=5)))
@@ -349,6 +351,6 @@ def test_a_log_without_its_first_line_is_no_session(tmp_path):
 def test_the_document_is_made_from_the_log_and_has_no_runs(tmp_path):
     directory = keep(session_of([made_run("native", 0)], outcome="BROKEN", conclusion="why"), tmp_path)
     document = json.loads((directory / "session.json").read_text("utf-8"))
-    assert document["conclusion"] == "why"
+    assert (document["schema"], document["conclusion"]) == ("virtqual-session/3", "why")
     assert "runs" not in document
     assert len(Log(directory).session().runs) == 1
