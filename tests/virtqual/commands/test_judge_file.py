@@ -269,6 +269,14 @@ def test_a_metric_that_the_catalogue_knows_has_the_budget_and_noise_of_its_class
         assert case.series.metric is references.metrics["memory_triad"]
 
 
+def test_the_noise_of_a_metric_is_not_that_of_another_unit(find_cases):
+    known = Prior(sigma=0.007, df=20, source="s", metric="memory_triad")
+    for unit, prior in (("MB/s", known), ("GB/s", DECLARED_NOISE["overhead"])):
+        table = rows(session="old", **{**TRIAD, "unit": unit})
+        ((case,),) = find_cases(table, priors={(None, None): [known]})
+        assert case.prior is prior
+
+
 def test_a_metric_without_a_budget_of_its_class_takes_the_stated_one(find_cases):
     table = rows(session="old", **TRIAD)
     ((case,),) = find_cases(table, hypervisor_class="kvm", terms={})

@@ -79,6 +79,11 @@ def test_a_namelist_has_the_hours_asked_for_and_classic_netcdf_and_else_what_the
     ]
 
 
+def test_a_few_steps_write_no_history_but_the_first():
+    entries = wrf.steps(12, 600)
+    assert entries == {**wrf.hours(0, 600), "run_seconds": 7200, "history_interval": 180}
+
+
 def test_a_namelist_without_an_entry_or_a_group_is_refused():
     with pytest.raises(InfrastructureError, match="0 entries e_we"):
         wrf.namelist(CASE, {"e_we": 41})

@@ -255,6 +255,16 @@ def test_lammps(name, version, loop_time, energy, cpu_use, comm):
     assert run.drift == pytest.approx(abs(last - first) / abs(first))
 
 
+def test_threads_of_lammps_share_the_processes():
+    threaded = read("lammps.lj.out").replace("2 MPI tasks x 1 OpenMP", "1 MPI tasks x 2 OpenMP")
+    assert lammps.parse(threaded) == dataclasses.replace(parse("lammps.lj.out"), tasks=1)
+
+
+def test_a_thread_of_likwid_is_where_it_says():
+    moved = read("likwid.triad.out").replace("running on hwthread 1", "running on hwthread 3")
+    assert PARSERS["likwid.triad.out"](moved).hwthreads == (0, 3)
+
+
 def test_neighbours_of_large_boxes_are_printed_otherwise():
     text = re.sub(r"(Total # of neighbors =) \d+", r"\1 1.0828068e+08", read("lammps.rhodo.out"))
     assert lammps.parse(text) == parse("lammps.rhodo.out")
@@ -291,6 +301,11 @@ def test_hpcc():
         fft_error=1.48122e-15,
         random_access_errors=value("MPIRandomAccess_Errors") / value("MPIRandomAccess_N"),
     )
+
+
+def test_errors_of_random_access_are_a_share_of_the_table():
+    text = read("hpcc.out").replace("MPIRandomAccess_Errors=0", "MPIRandomAccess_Errors=4096")
+    assert PARSERS["hpcc.out"](text).random_access_errors == 4096 / 8388608
 
 
 def test_stream():
@@ -366,10 +381,19 @@ def test_namd():
     assert run.drift == pytest.approx(1.995e-4, rel=1e-3)
 
 
+def test_namd_runs_the_steps_of_a_configuration_without_scripts():
+    scripted = re.compile(r"TCL: [MR]|ENERGY: +(?! |0 |500 )")
+    lines = [line for line in read("namd.water.out").split("\n") if not scripted.match(line)]
+    text = re.sub(r"(NUMBER OF|OUTPUT) STEPS +\d+", r"\1 STEPS 500", "\n".join(lines))
+    run = PARSERS["namd.water.out"](text)
+    assert (run.first, run.last, run.energy) == (0, 500, {0: -2791.7506, 500: -31164.6330})
+
+
 def test_wrf():
     run = parse("wrf.em_b_wave.out")
     assert (run.version, run.tasks, run.interval, len(run.seconds)) == ("4.6.1", (1, 2), 600.0, 12)
     assert (run.seconds[0], run.seconds[-1]) == (0.19193, 0.06417)
+    assert (run.total, run.end) == (pytest.approx(sum(run.seconds)), "0001-01-01_02:00:00")
 
 
 def test_mpip():
@@ -482,6 +506,8 @@ def test_two_runs_in_one_file_are_refused(name):
     ("name", "good", "bad", "message"),
     [
         ("lammps.lj.out", "Loop time of 0.67836", "Loop time of nan", "loop time"),
+        ("lammps.lj.out", "tasks x 1", "tasks x 2", "2 procs in the loop line, 2 x 2 in the CPU line"),
+        ("likwid.triad.out", "Group: 0 Thread 1", "Group: 0 Thread 0", "2 threads were used, 1 say where"),
         ("lammps.lj.out", "on 2 procs", "on 1 procs", "1 procs in the loop line"),
         ("lammps.lj.out", "       100   0.7574531", "\n", "thermo table"),
         ("lammps.rhodo.out", "Comm    |", "ERROR: lost atoms\nComm    |", "line 95: ERROR: lost atoms"),

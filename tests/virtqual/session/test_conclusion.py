@@ -123,6 +123,7 @@ def test_a_build_that_is_within_its_budgets_may_not_be_qualified(concluded, fiel
 
 def test_a_build_is_qualified_if_all_is_within_and_every_check_has_a_run(concluded):
     assert concluded(hpl=0.0).qualified == "yes"
+    assert concluded(hpl=0.0, extra={"hypervisor_class": None}).qualified == "no (no hypervisor class)"
     session = concluded(hpl=0.0, unmeasured={"lj": ("vm: job 7 ended as TIMEOUT",)})
     assert (session.outcome, session.exit_code, session.qualified) == ("INVALID", 4, "no (invalid)")
     assert session.conclusion == (
