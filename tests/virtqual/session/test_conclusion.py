@@ -151,11 +151,12 @@ def test_what_failed_breaks_a_session_if_it_was_no_single_check(concluded, kind,
     assert (session.conclusion == why) == (outcome == "BROKEN")
     session = session_of([], **fields)
     conclude(session, Judged(Admitted((), {"case": ("why",)}, ()), (), None))
-    assert session.outcome == without_runs
+    assert (session.outcome, session.message) == (without_runs, session.conclusion)
 
 
 def test_a_session_that_preflight_refuses_measured_nothing():
     session = session_of([])
+    assert session.hypervisor == "unknown hypervisor unknown"
     refuse(session)
     assert (session.exit_code, session.outcome) == (4, "INVALID")
     assert session.qualified == "no (refused by preflight)"

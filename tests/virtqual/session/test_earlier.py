@@ -14,11 +14,12 @@ from virtqual.runs import Answer, Result
 from virtqual.session import judge as judging
 from virtqual.session import store, summary
 from virtqual.session.judge import choose_min_pairs, judge
-from virtqual.session.log import DOCUMENT, LOG
+from virtqual.session.log import DOCUMENT, LOG, Log
 from virtqual.session.session import Basis, Request
 from virtqual.session.summary import CaseDurations, durations_of, find_for, find_good, find_recent
 from virtqual.verdict import Outcome
 from virtqual.verdict.rule import LOOKS, MIN_PAIRS_TO_QUALIFY
+from virtqual.verdict.slow_runs import SlowRuns
 
 
 def runs(pairs=4, energy=-5.0, metric="lammps_loop_time", **more):
@@ -128,6 +129,7 @@ def test_last_is_the_newest_of_the_system_that_measured_something(sessions):
     directory, kept = sessions
     kept("20260101-000000-site", runs())
     taken = kept("20260102-000000-site", runs(), outcome="INTERRUPTED")
+    assert find_for("20260102", directory, "site").name == taken
     kept("20260103-000000-site", [], outcome="INVALID")
     kept("20260104-000000-my-site", runs(), system="my-site")
     assert find_for("last", directory, "site").name == taken
@@ -229,16 +231,23 @@ def test_the_durations_of_runs_are_those_of_recent_sessions(sessions, monkeypatc
         "case": CaseDurations(medians={"native": 5.0, "virtual": 5.0}, longest=9.0),
         "TIMEOUT": CaseDurations(medians={}, longest=None),
     }
+    timed_out = session_of(late, failures=[made_failure(state="TIMEOUT", kind="failed")])
+    assert durations_of(timed_out)["case"].longest is None
     monkeypatch.setattr(paths, "sessions", lambda: sessions[0])
     monkeypatch.setattr(summary, "MAX_RECENT_SESSIONS", 2)
     other = {"stack": {"name": "other", "hash": "1", "programs": []}}
-    names = [kept(f"2026010{day}-000000-site", runs()) for day in (1, 2, 3)]
+    ended = {"outcome": "WITHIN", "slow_runs": SlowRuns(virtual=3)}
+    names = [kept(f"2026010{day}-000000-site", runs(), **ended) for day in (1, 2, 3)]
     names.append(kept("20260104-000000-site", runs(), **other))
     kept("20260105-000000-new", runs(), system="new")
     assert [path.name for path, _ in find_recent("site")] == [names[3], names[2]]
     recent = list(find_recent("site", "test"))
     assert [path.name for path, _ in recent] == [names[2], names[1]]
-    assert recent[0][1].durations["case"].longest == 5.0
+    latest = recent[0][1]
+    assert latest.durations["case"].longest == 5.0
+    assert (latest.slow_runs, latest.stack_hash) == (ended["slow_runs"], "0")
+    assert latest.metrics == {"case": (("lammps_loop_time", "lj"),)}
+    assert latest.log == Log(sessions[0] / names[2]).state()
 
 
 def test_a_session_of_another_version_is_refused_and_left_aside(sessions):

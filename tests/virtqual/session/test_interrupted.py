@@ -59,6 +59,16 @@ def test_pairs_that_were_cut_off_count_only_if_a_node_was_lost(node_lost, lost, 
     assert (says in verdict.reasons) == (not interrupted)
 
 
+def test_a_round_runs_its_turns_from_the_first_to_the_last():
+    assert [turn in Round(number=1, first=2, last=4) for turn in range(1, 6)] == [
+        False,
+        True,
+        True,
+        True,
+        False,
+    ]
+
+
 def test_a_run_after_the_last_interruption_was_not_cut_off():
     session = cut_session(node_lost=False)
     late = {"pair": 40, "turn": 4, "start": 1000.0, "end": 1009.0}
