@@ -38,12 +38,23 @@ def test_arrays_that_do_not_exceed_the_caches_are_not_called_memory():
     assert sizes.arrays(64 * 2**20, 8 * 2**30, small=False).bytes_each >= 4 * 64 * 2**20
 
 
+@pytest.mark.parametrize("small", [True, False])
+def test_three_arrays_take_half_of_the_memory_at_most(small):
+    assert sizes.arrays(2**20, 60_000_000, small=small) == sizes.Arrays(10_000_000, "memory")
+    assert sizes.arrays(64 * 2**20, 60_005_994, small=small) == sizes.Arrays(10_000_000, "cache")
+
+
+def test_wrf_takes_ranks_with_ten_points_in_each_direction():
+    assert [sizes.ranks_of_conus(cores) for cores in (1, 31, 900)] == [1, 30, 900]
+
+
 def test_npb_on_the_studys_machine_and_on_others():
     """128 GB and 20 cores ran class D (claim D05), where the arrays of all but FT leave half of it."""
     chosen = {name: sizes.npb_class(name, 128 * 10**9, 20, small=False) for name in sizes.NPB}
     large, slow = ("is", "cg", "mg", "ep"), ("lu", "bt", "sp")
     assert chosen == {**dict.fromkeys(large, "D"), "ft": "C", **dict.fromkeys(slow, "C")}
     assert [sizes.npb_class("bt", 2**40, cores, small=False) for cores in (128, 256)] == ["C", "D"]
+    assert [sizes.npb_class("is", 2**40, cores, small=False) for cores in (1, 7, 8)] == ["C", "C", "D"]
     # A node of little memory takes what fits.
     assert [sizes.npb_class("is", gb * 10**9, 64, small=False) for gb in (77, 78, 4, 1)] == [
         "C",

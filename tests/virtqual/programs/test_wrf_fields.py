@@ -28,7 +28,8 @@ def history(path, fields=GOOD, times=TIMES, version=2):
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_norms_are_those_of_the_last_time(tmp_path, version):
-    time, fields = wrf_fields.read(history(tmp_path / "wrfout", version=version))
+    times = (TIMES[0], "2019-11-26_13:30:00", TIMES[1])
+    time, fields = wrf_fields.read(history(tmp_path / "wrfout", times=times, version=version))
     assert time == "2019-11-26_15:00:00"
     assert fields["U"] == math.sqrt(12.5)
     assert fields["P"] == pytest.approx(math.sqrt((900**2 + 100**2) / 2))
