@@ -25,10 +25,27 @@ def test_water_is_what_a_real_run_of_namd_read():
     assert 60802 / volume * 1.66054 == pytest.approx(0.9978, abs=1e-3)
 
 
+def test_water_binds_two_atoms_of_hydrogen_to_each_of_oxygen():
+    text, oxygens = water.structure(2), range(1, 25, 3)
+    assert [int(line.split()[0]) for line in text.splitlines() if " TIP3 " in line] == [*range(1, 25)]
+
+    def read_table(title):
+        rows = [
+            [*map(int, row.split())]
+            for row in text.partition(f"!{title}\n")[2].partition("\n\n")[0].splitlines()
+        ]
+        return len(rows[0]), [atom for row in rows for atom in row]
+
+    assert read_table("NBOND: bonds") == (8, [atom for o in oxygens for h in (1, 2) for atom in (o, o + h)])
+    assert read_table("NTHETA: angles") == (9, [atom for o in oxygens for atom in (o + 1, o, o + 2)])
+
+
 def test_every_water_has_the_geometry_of_tip3p():
     rows = [line for line in water.coordinates(4).splitlines() if line.startswith("ATOM")]
     places = [tuple(float(row[i : i + 8]) for i in (30, 38, 46)) for row in rows]
     assert len(places) == water.atoms(4)
+    # The cell's centre is the origin.
+    assert [sum(axis) for axis in zip(*places[::3], strict=True)] == pytest.approx([0, 0, 0], abs=1e-6)
     for oxygen, first, second in zip(places[::3], places[1::3], places[2::3], strict=True):
         assert math.dist(oxygen, first) == pytest.approx(0.9572, abs=2e-3)
         assert math.dist(first, second) == pytest.approx(2 * 0.9572 * math.sin(math.radians(52.26)), abs=2e-3)
