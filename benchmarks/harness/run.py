@@ -27,7 +27,7 @@ from scipy.stats import quantile_test
 
 from virtqual.site import held, slurm
 from virtqual.site.configuration import load_system
-from virtqual.site.systems import SIDES
+from virtqual.verdict.pairs import SIDES
 
 ROOT = Path(__file__).parents[2]
 # Options of `sbatch` that a bare `srun` does not take.

@@ -1,5 +1,6 @@
 """ReFrame's own options do what its users expect of them, or say in a sentence why they cannot."""
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -158,6 +159,18 @@ def test_what_pairs_cannot_be_combined_with_is_refused_before_anything_runs(site
     assert sentence, outcome(done)
     assert option[0] in sentence[1]
     assert not (site.path / "slurm/last").exists(), "a job was submitted"
+
+
+def test_a_scheduler_that_learns_no_exit_code_is_refused_before_anything_runs(site):
+    """Only sessions hold the nodes on which runs are steps."""
+    env = {"FAKE_SCHEDULER": "squeue"}
+    for name in ("bare", "cloud"):
+        env[f"FAKE_EXTRAS_{name}"] = json.dumps({"session_access": [f"--partition={name}"]})
+    for options, more in (((), {}), (("--exclude-tag=verdict",), {"VIRTQUAL_PIPELINE": "1"})):
+        done = site.lammps(*options, code=1, **env, **more)
+        assert "'testsite:bare': 'squeue' learns no exit code of a job" in outcome(done)
+        assert not (site.path / "slurm/last").exists(), "a job was submitted"
+    assert "lammps" in listed(site, "-l", *LJ, **env)
 
 
 def test_tests_that_are_not_paired_may_be_repeated_and_are_listed(site):

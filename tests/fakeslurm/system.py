@@ -17,7 +17,7 @@ if "FAKE_NODES" not in os.environ:
 def partition(name, **extras):
     return {
         "name": name,
-        "scheduler": "slurm",
+        "scheduler": os.environ.get("FAKE_SCHEDULER", "slurm"),
         "launcher": "srun",
         "access": [f"--partition={name}"],
         **({"time_limit": TIME_LIMIT} if TIME_LIMIT else {}),

@@ -27,8 +27,8 @@ from virtqual.report.console import verbatim
 from virtqual.session import judge, store
 from virtqual.site.configuration import load_system
 from virtqual.site.probe import probe_node
-from virtqual.site.systems import SIDES
 from virtqual.stack import manifest
+from virtqual.verdict.pairs import SIDES
 
 
 def command(

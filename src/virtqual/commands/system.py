@@ -27,6 +27,7 @@ from virtqual.site.observed import Observed, observe, reconcile
 from virtqual.site.partitions import SlurmPartition, read_partition
 from virtqual.site.systems import System, SystemFileError
 from virtqual.site.waiting import Wait
+from virtqual.verdict.pairs import SIDES
 
 app = typer.Typer(
     help="Write a system file by what Slurm and the nodes show, and check one.", no_args_is_help=True
@@ -128,7 +129,7 @@ def _compare_with_nodes(system: System, wait_hours: float) -> list[str]:
         mistakes.append(f"system.prefix: {prefix} is no directory here that can be written: make it")
         prefix = Path(tempfile.gettempdir())
     with _marker(prefix) as commands:
-        for side in systems.SIDES:
+        for side in SIDES:
             partition = system.partition(side)
             in_slurm = read_partition(slurm.find_partition_name(partition) or partition.name)
             node, sees_prefix = _look(in_slurm, partition.options, commands, wait_hours)

@@ -54,25 +54,29 @@ class PlacedModel(DataModel):
 DataModelT = TypeVar("DataModelT", bound=DataModel)
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Problem:
-    """A mistake at a line (from 1) and key of a data file; the key is empty for the whole file."""
+    """A mistake at a line (from 1) and key of a data file; the key is empty for the whole line.
+
+    The line is None if the file cannot be read, has another name than it should, or is a directory.
+    """
 
     file: str
-    line: int
+    line: int | None
     key: str
     message: str
 
     def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
         key = f" {self.key}:" if self.key else ""
-        return f"{self.file}:{self.line}:{key} {self.message}"
+        return f"{place}:{key} {self.message}"
 
 
 class DataError(UsageError, ValueError):
     """Data files with mistakes: `problems` are sorted by file and line."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(sorted(problems))
+        self.problems = tuple(sorted(problems, key=lambda p: (p.file, p.line or 0, p.key, p.message)))
         super().__init__("\n".join(map(str, self.problems)))
 
 
@@ -182,6 +186,7 @@ def parse(path: Path, text: str | None = None) -> Document:
         The file cannot be read, is no YAML, or holds more than reviewed files need.
     """
     yaml = _make_reader()
+    line: int | None
     try:
         if text is None:
             text = reading.read_bytes(path, reading.MAX_REVIEWED_BYTES).decode("utf-8-sig")
@@ -191,7 +196,7 @@ def parse(path: Path, text: str | None = None) -> Document:
         if not isinstance(content, CommentedMap):
             message = "is empty." if content is None else "has no keys at its top, such as `schema: ...`."
     except OSError as error:
-        line, message = 1, f"cannot be read: {error.strerror}."
+        line, message = None, f"cannot be read: {error.strerror}."
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         message = f"is not UTF-8: {error.reason}."
@@ -217,5 +222,5 @@ def parse(path: Path, text: str | None = None) -> Document:
 def find_yaml_files(directory: Path) -> list[Path]:
     """Return the YAML files of a directory, sorted by name; raise `DataError` if it does not exist."""
     if not directory.is_dir():
-        raise DataError([Problem(str(directory), 1, "", "is not a directory.")])
+        raise DataError([Problem(str(directory), None, "", "is not a directory.")])
     return sorted(directory.glob("*.yaml"))

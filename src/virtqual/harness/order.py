@@ -16,7 +16,7 @@ from itertools import product
 
 from virtqual.errors import UsageError
 from virtqual.site.held import Rotation
-from virtqual.site.systems import SIDES
+from virtqual.verdict.pairs import SIDES
 
 SIDE_OF_LETTER = {side[0].upper(): side for side in SIDES}
 #: The begin of the short form of a slot before the first pair, such as ``warm-up-N``.

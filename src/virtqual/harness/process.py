@@ -58,8 +58,7 @@ def load_checks(request: Request) -> tuple[Entry, ...]:
     a hash: ReFrame then takes twice as long.
     """
     has_hash = any(name.startswith("/") for name in request.names)
-    scope = "full" if request.full else "quick"
-    line = [*reframe_command(request.system), "-l", "-S", f"scope={scope}"]
+    line = [*reframe_command(request.system), "-l", "-S", f"scope={request.scope}"]
     with tempfile.TemporaryDirectory() as directory:
         file, output = Path(directory) / catalogue.FILE, Path(directory) / "list.log"
         env = {

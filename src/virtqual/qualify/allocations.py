@@ -17,8 +17,9 @@ from virtqual.session.log import Released, Submitted
 from virtqual.site import slurm
 from virtqual.site.hosts import are_separate, find_hosts
 from virtqual.site.nodes import CONTROLLER_TIMEOUT_S, GLANCE_INTERVAL_S
-from virtqual.site.systems import SIDES, System
+from virtqual.site.systems import System
 from virtqual.site.waiting import Wait
+from virtqual.verdict.pairs import SIDES
 
 #: Time between two looks at the queue of a scheduler of our own.
 OWN_QUEUE_INTERVAL_S = 0.5

@@ -25,7 +25,7 @@ from reframe.core.exceptions import ForceExitError
 from reframe.core.logging import getlogger
 
 from virtqual import paths
-from virtqual.errors import VirtqualError
+from virtqual.errors import UsageError, VirtqualError
 from virtqual.harness import repetitions
 from virtqual.harness.guards import RunCases, loaded_entries, loaded_paths
 from virtqual.harness.kinds import PIPELINE, judges, measures
@@ -126,13 +126,25 @@ def run_session(runner: Any, run_cases: RunCases, testcases: list[Any], restored
         recorder = Recorder(lambda task: log if measures(task.testcase) else None, len(testcases), working)
         runner.policy.task_listeners.insert(0, recorder)
         return run_cases(testcases)
-    if os.environ.get(PIPELINE) and not verdicts:
-        return run_cases(testcases)
     try:
+        _check_schedulers(testcases)
+        if os.environ.get(PIPELINE) and not verdicts:
+            return run_cases(testcases)
         return _run_plainly(runner, run_cases, testcases, restored)
     except VirtqualError as error:
         getlogger().error(f"virtqual: {error}")
         sys.exit(1)
+
+
+def _check_schedulers(cases: Iterable[Any]) -> None:
+    """Refuse a scheduler that serves sessions alone, whose runs are steps of a job that is held."""
+    for case in cases:
+        if measures(case) and case.partition.scheduler.registered_name == "squeue":
+            raise UsageError(
+                f"partition {case.partition.fullname!r}: 'squeue' learns no exit code of a job, and no run "
+                "counts without one. Run `virtqual qualify`, or put src/vcluster/shim/sacct on PATH and "
+                "state 'slurm' (docs/system-file.md, Without sacct)"
+            )
 
 
 def _run_plainly(runner: Any, run_cases: RunCases, testcases: list[Any], restored: Sequence[Any]) -> Any:

@@ -246,4 +246,4 @@ def _nodes_of_cases(entries: Iterable[Entry]) -> dict[str, int]:
 def select_cases(request: Request, entries: Iterable[Entry]) -> set[str]:
     """Return the cases that a request selects, as runs name them."""
     selected = catalogue.select(entries, request.names, request.tags)
-    return set(catalogue.cases_of(selected, "full" if request.full else "quick"))
+    return set(catalogue.cases_of(selected, request.scope))

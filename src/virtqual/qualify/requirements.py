@@ -12,10 +12,11 @@ from virtqual.references import project_references
 from virtqual.session.session import Request
 from virtqual.session.summary import Summary, summaries
 from virtqual.site import systems
-from virtqual.site.systems import SIDES, System
+from virtqual.site.systems import System
 from virtqual.stack.manifest import load_recipe
 from virtqual.stack.spack import FILE as SPACK_PROGRAMS
 from virtqual.verdict.budget import HypervisorClass
+from virtqual.verdict.pairs import SIDES
 
 #: A sentence names so many missing checks.
 MAX_CHECKS_SHOWN = 6

@@ -124,7 +124,7 @@ def _report_unread_names(site: Path, reader: DataReader) -> None:
         is_data = path.is_dir() or path.suffix in (".yaml", ".yml")
         if is_data and path.name not in SITE_NAMES and not path.name.startswith("."):
             message = f"is not read: {suggest(path.name, SITE_NAMES)}"
-            reader.problems.append(Problem(str(path), 1, "", message))
+            reader.problems.append(Problem(str(path), None, "", message))
 
 
 def _add_directory(

@@ -36,6 +36,6 @@ def load_metrics(directory: Path, site: Path | None = None) -> Metrics:
             file.is_first(("metrics", index, "name"), metric.name, message)
             metrics.append(metric)
     if not metrics and not reader.problems:
-        reader.problems.append(Problem(str(directory), 1, "", "holds no metric file (*.yaml)."))
+        reader.problems.append(Problem(str(directory), None, "", "holds no metric file (*.yaml)."))
     reader.raise_problems()
     return Metrics(metrics)

@@ -122,7 +122,7 @@ def find_claim_ids(directory: Path) -> frozenset[str]:
         try:
             text = reading.read_bytes(path, reading.MAX_REVIEWED_BYTES).decode("utf-8", "replace")
         except OSError as error:
-            raise DataError([Problem(str(path), 1, "", f"cannot be read: {error.strerror}.")]) from None
+            raise DataError([Problem(str(path), None, "", f"cannot be read: {error.strerror}.")]) from None
         if path.name != INCONSISTENCIES:
             ids.update(re.findall(r"^ *- id: ([A-Z]\d+)\s*$", text, re.MULTILINE))
     return frozenset(ids)

@@ -229,23 +229,19 @@ def _content(session: Session) -> dict[str, Any]:
     first = {side: next((run for run in session.runs if run.side == side), None) for side in SIDES}
     identities = {side: run.identity.get(run.nodes[0]) if run else None for side, run in first.items()}
     facts = _list_facts(session)
+    over = [row for row in rows if row.verdict.outcome is Outcome.OVER]
     return {
         "session": session,
         "command": command,
         "rows": rows,
         "forest": forest,
-        "over": [row for row in rows if row.verdict.outcome is Outcome.OVER and not row.verdict.waived],
+        "over": [row for row in over if not row.verdict.waived],
         "accepted": [row for row in rows if row.verdict.waived],
         "undecided": [row for row in rows if row.verdict.outcome is Outcome.UNDECIDED],
         "invalid": [row for row in rows if row.verdict.outcome is Outcome.INVALID],
-        "for_vendor": [row for row in rows if row.verdict.outcome is Outcome.OVER] or rows[:3],
+        "for_vendor": over or rows[:3],
         "reported": [
-            (
-                part,
-                _draw_values(part) if len(part.points) > 1 else None,
-                _name_axis(part),
-                _format_runs(part, began),
-            )
+            (part, _draw_values(part), _name_axis(part), _format_runs(part, began))
             for name, part in all_sizes.items()
             if name not in series and part.valid
         ],
@@ -298,12 +294,10 @@ def _make_row(
     row = Row(number, verdict, run.check if run else "", bar, described)
     if series is None or all_sizes is None or not series.pairs:
         return row
-    curve, ratios = None, None
-    # One size makes no curve.
-    if len(all_sizes.points) > 1 and series.valid:
-        curve = _draw_values(all_sizes)
-        if verdict.points:
-            ratios = _draw_ratios(verdict, [case for _, _, case in claims if case.sizes])
+    curve = _draw_values(all_sizes) if series.valid else None
+    ratios = None
+    if curve and verdict.points:
+        ratios = _draw_ratios(verdict, [case for _, _, case in claims if case.sizes])
     return replace(
         row,
         dots=_draw_dots(verdict, series),
@@ -360,8 +354,10 @@ def _draw_dots(verdict: Verdict, series: Series) -> plots.Dots:
     )
 
 
-def _draw_values(series: Series) -> plots.Curves:
-    """Return the plot of both sides' values over the sizes."""
+def _draw_values(series: Series) -> plots.Curves | None:
+    """Return the plot of both sides' values over the sizes; None for one size, which makes no curve."""
+    if len(series.points) < 2:
+        return None
     bands = []
     for side in SIDES:
         values = series.values[side]

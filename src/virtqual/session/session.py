@@ -135,6 +135,11 @@ class Request(BaseModel):
     #: At most so many nodes of each side; None for all that the system file states.
     nodes: int | None = None
 
+    @property
+    def scope(self) -> str:
+        """The scope of the checks."""
+        return "full" if self.full else "quick"
+
 
 class Head(BaseModel):
     """The facts of a session before its first run."""

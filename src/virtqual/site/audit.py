@@ -11,7 +11,8 @@ from virtqual.site.hosts import shorten
 from virtqual.site.observed import Fact, Observed, reconcile
 from virtqual.site.options import format_minutes, parse_minutes, parse_options
 from virtqual.site.partitions import SlurmPartition, read_partition
-from virtqual.site.systems import SIDES, System
+from virtqual.site.systems import System
+from virtqual.verdict.pairs import SIDES
 
 MAX_NODES_SHOWN = 4
 

@@ -23,8 +23,9 @@ from virtqual.site.slurm import (
     list_node_states,
     select_nodes,
 )
-from virtqual.site.systems import SIDES, System
+from virtqual.site.systems import System
 from virtqual.site.waiting import Wait
+from virtqual.verdict.pairs import SIDES
 
 _USABLE_STATES = {"idle", "allocated", "mixed", "completing", "planned"}
 #: States of reserved nodes; the reservation may be for maintenance.

@@ -11,8 +11,9 @@ from virtqual.identity import Identity, gather, readers
 from virtqual.identity.gather import NodeFiles
 from virtqual.site import held, slurm
 from virtqual.site.nodes import GLANCE_INTERVAL_S, OWN_GLANCE_INTERVAL_S
-from virtqual.site.systems import SIDES, System
+from virtqual.site.systems import System
 from virtqual.site.waiting import WAIT_LONGER, Wait
+from virtqual.verdict.pairs import SIDES
 
 # The probe takes less than a second, on emulated CPUs too.
 PROBE_TIME_LIMIT_MINUTES = 5

@@ -37,8 +37,8 @@ from virtqual.files.wording import Key, describe_mistakes, dotted, suggest
 from virtqual.site.extras import Count, PartitionExtras, VirtualExtras
 from virtqual.site.hosts import count_max_nodes
 from virtqual.site.options import Options, split_words
+from virtqual.verdict.pairs import SIDES
 
-SIDES = ("native", "virtual")
 #: The beginning of a sentence in place of a value that only people know.
 TODO = "TODO: "
 _TYPE_WORDS = {

@@ -80,7 +80,7 @@ def test_a_metric_declared_twice_names_both_places(tmp_path):
 
 
 def test_a_directory_without_metrics_is_an_error(tmp_path):
-    with pytest.raises(DataError, match=rf"^{tmp_path}:1: holds no metric file \(\*\.yaml\)\.$"):
+    with pytest.raises(DataError, match=rf"^{tmp_path}: holds no metric file \(\*\.yaml\)\.$"):
         load_metrics(tmp_path)
     with pytest.raises(DataError, match="is not a directory"):
         load_metrics(tmp_path / "nowhere")

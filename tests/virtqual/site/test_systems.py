@@ -13,6 +13,7 @@ from virtqual.cli import app
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.site import configuration, held, placement, systems
 from virtqual.site.extras import HplSize
+from virtqual.verdict.pairs import SIDES
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "site.example/systems/_example.py"
@@ -180,7 +181,7 @@ def test_another_partition_is_nobodys_business(example, place, tmp_path, monkeyp
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
     example["partitions"].insert(place, GPU)
     system = systems.check(example, "mysite.py")
-    assert [system.partition(side).name for side in systems.SIDES] == ["bare", "vm"]
+    assert [system.partition(side).name for side in SIDES] == ["bare", "vm"]
     (tmp_path / "mysite.py").write_text(f"system = {example!r}\n")
     monkeypatch.setenv("VIRTQUAL_SITE", str(tmp_path))
     (made,) = configuration.configuration(tmp_path)["systems"]
