@@ -35,7 +35,10 @@ def check_against(name: str | None) -> str | None:
 
 
 NODES_HELP = "use at most so many nodes of each side"
-STACK_HELP = "software stack (default: the one with the most features)"
+
+System = Annotated[str, typer.Option(help="system to run on: the name of its system file")]
+
+Stack = Annotated[str, typer.Option(help="software stack (default: the one with the most features)")]
 
 Names = Annotated[
     list[str] | None,

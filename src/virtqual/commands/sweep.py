@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from virtqual import qualify as main_job
-from virtqual.commands.options import NODES_HELP, STACK_HELP, Names, WaitHours
+from virtqual.commands.options import NODES_HELP, Names, Stack, System, WaitHours
 from virtqual.files.wording import node_sort_key
 from virtqual.report.console import verbatim
-from virtqual.session.session import Session
+from virtqual.session.session import Request, Session
 from virtqual.verdict import Verdict
 from virtqual.verdict.pairs import SIDES
 
@@ -28,10 +28,10 @@ _CELL_CHARS = 8
 
 
 def command(
-    system: Annotated[str, typer.Option(help="system to run on: the name of its system file")],
+    system: System,
     names: Names = None,
     nodes: Annotated[int | None, typer.Option(min=1, help=f"{NODES_HELP} (default: all)")] = None,
-    stack: Annotated[str, typer.Option(help=STACK_HELP)] = "",
+    stack: Stack = "",
     wait: WaitHours = None,
 ) -> None:
     """Compare all nodes of either side by short checks, and name those that differ from the others.
@@ -40,7 +40,7 @@ def command(
     `virtqual qualify`. A node that it names stays in use until a person takes
     it out.
     """
-    request = main_job.Request(
+    request = Request(
         system=system,
         names=tuple(names or ()),
         tags=(TAG,),

@@ -157,4 +157,4 @@ def _plan_next_rounds(job: Qualification, session: Session) -> list[Round]:
     return plan.plan_next_rounds(job, session, judge(session, earlier=job.earlier, looks=job.looks))
 
 
-__all__ = ["Qualification", "Request", "check", "qualify", "resume"]
+__all__ = ["check", "qualify", "resume"]
