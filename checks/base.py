@@ -45,6 +45,8 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
     optional = {}
     #: The values of parameters in the quick scope; a case with another value is of the full scope alone.
     quick = {}
+    #: By scale the least and the most seconds of a run, for the plan, if repetitions do not decide them.
+    run_seconds = {}
     #: Inputs that must have been fetched beforehand, by their names in ``references/inputs/``.
     inputs = ()
     #: The only scale that it is for; empty for all scales.

@@ -26,6 +26,8 @@ class storage(Measurement):
     descr = "storage: random and sequential requests, and syncs"
     feature = "fio"
     repeats = False
+    # Its jobs, and writing the file before them.
+    run_seconds = {"small": (10, 15), "standard": (75, 115)}
     cache = parameter(["direct", "buffered"], loggable=True)
     tags = {"storage", "full"}
 

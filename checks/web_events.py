@@ -30,6 +30,8 @@ class web_events(Offered):
     feature = "web-events"
     load = parameter(["all"], loggable=True)
     quick = {}
+    # Its loads, and the start and warm-up of the server, which takes minutes on emulated hosts.
+    run_seconds = {"small": (120, 300), "standard": (135, 240)}
     scripts = ("postgres.sh", "apart.sh", "web_events.sh", "web_load.py")
     tags = {"service", "esx41", "full"}
 

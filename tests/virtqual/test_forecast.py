@@ -96,6 +96,13 @@ def test_without_slurm_and_without_a_stack_both_are_assumed(site):
     assert "no stack 'spak' is set up: `virtqual stack register" in site.words(done)
 
 
+def test_a_check_states_how_long_its_runs_take(site):
+    shutil.rmtree(site.path / "site/stacks")
+    env = {f"FAKE_EXTRAS_{name}": json.dumps({"scratch": "/tmp"}) for name in ("bare", "cloud")}
+    said = planned(site, "--full", names=("-n", "storage"), **env)
+    assert "2 cases were never run here: 75 to 115 s a run, and a few to start it, are assumed" in said
+
+
 def test_what_is_not_asked_for_is_not_listed(site):
     assert "stream" in planned(site, names=()).partition("Not run here:")[2]
     assert "Not run here" not in planned(site)

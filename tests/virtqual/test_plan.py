@@ -104,15 +104,13 @@ def test_nodes_that_all_work_at_once_are_as_busy_as_the_slower_side():
     rotated = {"bare": ["n1", "n2"], "vm": ["v1", "v2"]}
     times = {"native": 9.0, "virtual": 19.0}
     # A second more for each run, and five for ReFrame.
-    assumed = Range(1.0, 2.0)
-    alone = plan.Durations({"a": times}, {"a": 1}, assumed)
-    assert alone.estimate(2, rotated).low == alone.estimate(2, {}).high == 5 + 2 * (10 + 20)
-    three = plan.Durations(dict.fromkeys("abc", times), dict.fromkeys("abc", 1), assumed)
-    assert three.estimate(2, rotated).high == 5 + 2 * 3 * 20
+    one = plan.PlannedCase("a", 1, times, Range(1.0, 2.0))
+    alone = plan.estimate_turns([one], 2, rotated)
+    assert alone.low == plan.estimate_turns([one], 2, {}).high == 5 + 2 * (10 + 20)
+    assert plan.estimate_turns([one] * 3, 2, rotated).high == 5 + 2 * 3 * 20
     # Runs between nodes have them for themselves.
-    nodes = {"a": 1, "b": 1, "between": 2}
-    between = plan.Durations(dict.fromkeys(nodes, times), nodes, assumed)
-    assert between.estimate(2, rotated).high == 5 + 2 * (2 * 20 + 30)
+    cases = [one, one, one._replace(nodes=2)]
+    assert plan.estimate_turns(cases, 2, rotated).high == 5 + 2 * (2 * 20 + 30)
 
 
 SERIES = "lammps_loop_time@lj"

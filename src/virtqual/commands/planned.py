@@ -12,6 +12,7 @@ from virtqual.files.wording import Range, format_range, format_time, pluralize
 from virtqual.qualify.forecast import Forecast, forecast
 from virtqual.report.console import verbatim
 from virtqual.session.session import Request
+from virtqual.site.held import count_places
 from virtqual.verdict.pairs import SIDES
 
 
@@ -26,7 +27,7 @@ def show(request: Request) -> None:
         table.add_column(title, justify="right", no_wrap=True)
     for case in planned.cases:
         seconds = (f"{case.seconds[side]:.1f}" if side in case.seconds else "-" for side in sides)
-        table.add_row(case.name, str(case.nodes), str(case.runs), *seconds)
+        table.add_row(case.name, str(case.nodes), str(planned.count_runs(case)), *seconds)
     console.print(table)
     for sentence in _describe_costs(planned):
         console.print(sentence)
@@ -44,8 +45,8 @@ def _describe_costs(planned: Forecast) -> Iterator[str]:
     jobs = "1 job, held for the whole session" if planned.held_nodes else f"{planned.runs} jobs, one a run"
     cases = pluralize(len(planned.cases), "case")
     yield f"{cases}, {planned.runs} runs in the first round with its warm-ups: {jobs}."
-    if planned.places > 1:
-        yield f"Checks of one node go over {planned.places} nodes a side, all of them at work at once."
+    if (places := count_places(planned.rotated, 1)) > 1:
+        yield f"Checks of one node go over {places} nodes a side, all of them at work at once."
     waits = "" if planned.held_nodes else ", and what the jobs wait in the queue"
     yield (
         f"About {format_time(planned.first_round_s)} if every metric is decided by the first round, "
@@ -62,8 +63,9 @@ def _describe_assumptions(planned: Forecast) -> Iterator[str]:
             f"--time in extras.session_access is {format_time(Range(limit, limit))}: it {cuts} the session "
             "off, and `virtqual qualify --resume` goes on."
         )
-    if count := planned.unmeasured:
-        low, high = planned.assumed_s
+    if unmeasured := [case.assumed_s for case in planned.cases if len(case.seconds) < len(SIDES)]:
+        count = len(unmeasured)
+        low, high = min(s.low for s in unmeasured), max(s.high for s in unmeasured)
         seconds = f"{low:g} to {high:g} s a run, and a few to start it, are assumed" if high else ""
         cases = "1 case was" if count == 1 else f"{count} cases were"
         yield (

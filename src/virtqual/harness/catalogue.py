@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from virtqual.errors import UsageError
 from virtqual.files import reading
@@ -51,6 +51,8 @@ class Entry(BaseModel):
     optional: dict[str, str] = {}
     #: Why it cannot run on the system as it is set up, such as a missing input; empty if it can.
     lacks: str = ""
+    #: By scale the least and the most seconds of a run, if repetitions do not decide them.
+    run_seconds: dict[str, tuple[float, float]] = Field(default={}, exclude_if=lambda seconds: not seconds)
     #: The hashes of its tests, for ``reframe -n /HASH``, by sample and ``verdict``.
     hashes: dict[str, str] = {}
     #: It runs on both sides; other tests of ReFrame's do not.
@@ -127,7 +129,7 @@ def make_entries(checks: Iterable[Any]) -> tuple[Entry, ...]:
         # One side may need more nodes than the other: several VMs of one host against one native node.
         if is_verdict or (name in entries and getattr(check, "nodes", 1) >= entries[name].nodes):
             continue
-        fields = ("feature", "nodes", "needs", "optional", "lacks")
+        fields = ("feature", "nodes", "needs", "optional", "lacks", "run_seconds")
         entries[name] = Entry(
             name=name.replace(" %", " "),
             description=check.descr or name,

@@ -7,7 +7,6 @@ system file states, are assumed to be there.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -16,25 +15,16 @@ from virtqual.files.wording import Range
 from virtqual.harness import catalogue
 from virtqual.qualify import opening, plan, requested
 from virtqual.qualify.allocations import can_rotate, choose_rotated_nodes
+from virtqual.qualify.plan import PlannedCase, estimate_turns
 from virtqual.qualify.requirements import foresee_answer
 from virtqual.session.session import Request
-from virtqual.site import held
 from virtqual.site.configuration import load_system
+from virtqual.site.held import Nodes, count_places
 from virtqual.site.options import parse_minutes, parse_options
 from virtqual.site.slurm import SilentError, find_partition_name, list_node_states, select_nodes
 from virtqual.site.systems import System
 from virtqual.stack import manifest, registry, spack
-from virtqual.verdict.pairs import SIDES, Side
-
-
-@dataclass(frozen=True)
-class PlannedCase:
-    """A case that would run: nodes of a side, runs in the first round, seconds of the last runs by side."""
-
-    name: str
-    nodes: int
-    runs: int
-    seconds: Mapping[Side, float]
+from virtqual.verdict.pairs import SIDES
 
 
 @dataclass(frozen=True)
@@ -44,17 +34,15 @@ class Forecast:
     cases: tuple[PlannedCase, ...]
     #: The checks that cannot run, by reason.
     not_run: tuple[str, ...]
-    #: Seconds of the programs in a run that was never measured.
-    assumed_s: Range
-    #: Seconds of the first round, and of all pairs that are allowed.
-    first_round_s: Range
-    all_rounds_s: Range
+    #: Turns of the first round, and of all pairs that are allowed, with their warm-ups.
+    turns: int
+    max_turns: int
+    #: The nodes among which runs rotate, by partition.
+    rotated: Nodes
     #: Time limit of the job that holds the nodes; infinity if none is stated, or each round has a job.
     job_limit_s: float
     #: Nodes of both sides that are held for the session; 0 if each run is a job.
     held_nodes: int
-    #: On how many nodes of a side at once checks of one node run.
-    places: int
     #: Why Slurm could not say which nodes there are; None if it could, or was not asked.
     silence: str | None
     #: The stack whose programs are assumed to be there; None if a stack is set up.
@@ -62,30 +50,35 @@ class Forecast:
     #: The sentence that says whether the session could be called qualified.
     answer: str
 
+    def count_runs(self, case: PlannedCase) -> int:
+        """Return how many runs of a case the first round has."""
+        return 2 * self.turns * count_places(self.rotated, case.nodes)
+
     @property
     def runs(self) -> int:
         """How many runs the first round has."""
-        return sum(case.runs for case in self.cases)
+        return sum(map(self.count_runs, self.cases))
 
     @property
-    def unmeasured(self) -> int:
-        """How many cases were never run on one of the sides."""
-        return sum(len(case.seconds) < len(SIDES) for case in self.cases)
+    def first_round_s(self) -> Range:
+        """Seconds of the first round."""
+        return estimate_turns(self.cases, self.turns, self.rotated)
+
+    @property
+    def all_rounds_s(self) -> Range:
+        """Seconds of all pairs that are allowed."""
+        return estimate_turns(self.cases, self.max_turns, self.rotated)
 
     @property
     def node_seconds(self) -> Range:
         """The node-seconds of the first round, as Slurm accounts them."""
         if self.held_nodes:
             return Range(*(self.held_nodes * seconds for seconds in self.first_round_s))
-        totals = (
-            sum(
-                case.runs / 2 * case.nodes * case.seconds.get(side, assumed)
-                for case in self.cases
-                for side in SIDES
-            )
-            for assumed in self.assumed_s
+        runs = [(self.count_runs(case) / 2 * case.nodes, case, side) for case in self.cases for side in SIDES]
+        return Range(
+            sum(nodes * case.seconds.get(side, case.assumed_s.low) for nodes, case, side in runs),
+            sum(nodes * case.seconds.get(side, case.assumed_s.high) for nodes, case, side in runs),
         )
-        return Range(*totals)
 
 
 def forecast(request: Request) -> Forecast:
@@ -102,29 +95,17 @@ def forecast(request: Request) -> Forecast:
     selected = plan.select_cases(request, entries)
     planned = [e for e in entries if e.paired and e.case in selected and not e.explain_unfit(features, nodes)]
     rotated, silence = _choose_nodes(system)
-    looks, turns = plan.look_schedule(request, chosen)
-    warm_ups = 1 + len(looks) if system.virtual.recreate_vms else 1  # of new VMs about once a look
-    durations = plan.Durations(
-        plan.recall_seconds(request.system), {e.case: e.nodes for e in planned}, plan.assume_seconds(system)
-    )
+    looks, first_pairs = plan.look_schedule(request, chosen)
     total_nodes = sum(map(len, rotated.values())) or system.native.nodes + system.virtual.nodes
     return Forecast(
-        cases=tuple(
-            PlannedCase(
-                name=entry.name,
-                nodes=entry.nodes,
-                runs=2 * (turns + 1) * held.count_places(rotated, entry.nodes),  # a warm-up is one turn more
-                seconds=durations.seconds.get(entry.case, {}),
-            )
-            for entry in planned
-        ),
+        cases=tuple(plan.plan_cases(planned, plan.recall_seconds(request.system), system)),
         not_run=tuple(catalogue.group_missing(catalogue.find_missing(requested_entries, features, nodes))),
-        assumed_s=durations.assumed,
-        first_round_s=durations.estimate(turns + 1, rotated),
-        all_rounds_s=durations.estimate(looks[-1] + warm_ups, rotated),
+        turns=first_pairs + 1,
+        # New VMs come with each look, about.
+        max_turns=looks[-1] + (1 + len(looks) if system.virtual.recreate_vms else 1),
+        rotated=rotated,
         job_limit_s=_find_job_limit(system),
         held_nodes=total_nodes if system.native.session_access else 0,
-        places=held.count_places(rotated, 1),
         silence=silence,
         assumed_stack=None if stack else request.stack or spack.NAME,
         answer=foresee_answer(request, system, chosen, entries, planned, features, rotates=bool(rotated)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from virtqual.errors import UsageError
@@ -182,52 +182,58 @@ def _make_rounds(session: Session, ranges: Mapping[str, tuple[int, int]]) -> lis
     ]
 
 
-class Durations(NamedTuple):
-    """How long runs take on each side by case, s, and on how many nodes of a side each case runs.
+class PlannedCase(NamedTuple):
+    """A case that is to run, on so many nodes of each side."""
 
-    A run that is not among the `seconds` takes as long as `assumed`.
-    """
+    name: str
+    nodes: int
+    #: How long its last runs took on each side, s.
+    seconds: Mapping[Side, float]
+    #: How long its program takes on a side on which it was never run, s.
+    assumed_s: Range
 
-    seconds: Mapping[str, Mapping[Side, float]]
-    nodes: Mapping[str, int]
-    assumed: Range
 
-    def estimate(self, turns: int, rotated: held.Nodes) -> Range:
-        """Return how long so many turns of all cases take, s."""
-        ends = (self.assumed.low, self.assumed.high + MAX_START_S - RUN_OVERHEAD_S)
-        return Range(*(self._add_up(turns, rotated, assumed) for assumed in ends))
+def plan_cases(
+    entries: Iterable[Entry], seconds: Mapping[str, Mapping[Side, float]], system: System
+) -> list[PlannedCase]:
+    """Return the cases of some checks; `seconds` has the times of runs that are known, by case."""
+    scale, cases = system.native.scale, []
+    aim = repetitions.choose_aim(scale, system.native.run_seconds)
+    for entry in entries:
+        assumed = Range(*entry.run_seconds.get(scale, (aim, aim * repetitions.MAX_SLOWER)))
+        cases.append(PlannedCase(entry.case, entry.nodes, seconds.get(entry.case, {}), assumed))
+    return cases
 
-    def _add_up(self, turns: int, rotated: held.Nodes, assumed: float) -> float:
+
+def estimate_turns(cases: Sequence[PlannedCase], turns: int, rotated: held.Nodes) -> Range:
+    """Return how long so many turns of all cases take, s."""
+
+    def add_up(assumed: Callable[[Range], float]) -> float:
         total, longest_pair = 0.0, 0.0
         busy: Counter[Side] = Counter()
-        for case, nodes in self.nodes.items():
-            sides = self.seconds.get(case, {})
-            times = {side: sides.get(side, assumed) + RUN_OVERHEAD_S for side in SIDES}
-            if nodes == 1 and rotated:
+        for case in cases:
+            times = {side: case.seconds.get(side, assumed(case.assumed_s)) + RUN_OVERHEAD_S for side in SIDES}
+            if case.nodes == 1 and rotated:
                 # Nodes work at once: one case runs natively while another runs in VMs.
                 busy.update(times)
                 longest_pair = max(longest_pair, sum(times.values()))
             else:
-                total += held.count_places(rotated, nodes) * sum(times.values())
+                total += held.count_places(rotated, case.nodes) * sum(times.values())
         total += max(longest_pair, *busy.values(), 0.0)
-        return REFRAME_START_S + turns * total if self.nodes else 0.0
+        return REFRAME_START_S + turns * total if cases else 0.0
+
+    return Range(add_up(lambda s: s.low), add_up(lambda s: s.high + MAX_START_S - RUN_OVERHEAD_S))
 
 
 def estimate_round(job: Qualification, session: Session, checks: Sequence[str], turns: int) -> Range:
     """Return how long a round of some checks, or of all that were requested, should take, s."""
     entries = _list_fit(job)
     cases = checks or select_cases(job.request, entries)
-    nodes = _nodes_of_cases(entry for entry in entries if entry.case in cases)
+    entries = [entry for entry in entries if entry.case in cases]
     durations = durations_of(session)
-    seconds = recall_seconds(session.system) if nodes.keys() - durations.keys() else {}
+    seconds = {} if all(entry.case in durations for entry in entries) else recall_seconds(session.system)
     seconds |= {case: durations[case].medians for case in durations}
-    return Durations(seconds, nodes, assume_seconds(job.system)).estimate(turns, job.rotated)
-
-
-def assume_seconds(system: System) -> Range:
-    """Return how long the programs of a run take if it was never measured, s."""
-    aim = repetitions.choose_aim(system.native.scale, system.native.run_seconds)
-    return Range(aim, aim * repetitions.MAX_SLOWER)
+    return estimate_turns(plan_cases(entries, seconds, job.system), turns, job.rotated)
 
 
 def recall_seconds(system: str) -> dict[str, Mapping[Side, float]]:
