@@ -17,6 +17,7 @@ from virtqual.errors import UsageError
 from virtqual.report import page
 from virtqual.report.comparison import ComparedSeries, compare, differing, letters
 from virtqual.report.console import verbatim
+from virtqual.session.session import Session
 from virtqual.session.store import find, load
 from virtqual.verdict.pairs import SIDES
 
@@ -52,16 +53,7 @@ def command(
         write_output(page.render_comparison(loaded), output)
         return
     names = letters(len(loaded))
-    overview = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
-    for name, session in zip(names, loaded, strict=True):
-        outcome = str(session.outcome or "")
-        overview.add_row(Text(name, "bold"), Text(session.session), Text(outcome), Text(session.hypervisor))
-    differ = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
-    differ.add_column(style="dim")
-    for fact, texts in differing(loaded):
-        differ.add_row(Text(fact), Text("\n".join(f"{who}: {text}" for who, text in texts)))
-    _say.print(overview, differ, sep="\n")
-    _say.print(_table(rows, names))
+    _say.print(*_list_sessions(loaded, names), _make_table(rows, names))
     _say.print(
         "Medians, with the overhead's interval (minus is faster). The last two columns compare a side with "
         "the native side of A; - if A did not measure the series.",
@@ -70,7 +62,19 @@ def command(
     _say.print("Across sessions nothing is paired in time, so nothing is judged.", style="dim")
 
 
-def _table(rows: list[ComparedSeries], names: list[str]) -> Table:
+def _list_sessions(sessions: list[Session], names: list[str]) -> tuple[Table, Table]:
+    """Return the sessions by their names, and the facts in which they differ."""
+    overview, facts = (Table.grid(padding=(0, 2, 0, 0), pad_edge=False) for _ in range(2))
+    for name, session in zip(names, sessions, strict=True):
+        texts = session.session, session.outcome, session.hypervisor
+        overview.add_row(Text(name, "bold"), *map(Text, texts))
+    facts.add_column(style="dim")
+    for fact, values in differing(sessions):
+        facts.add_row(Text(fact), Text("\n".join(f"{who}: {text}" for who, text in values)))
+    return overview, facts
+
+
+def _make_table(rows: list[ComparedSeries], names: list[str]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("metric and setting", overflow="fold", max_width=24)
     table.add_column("")

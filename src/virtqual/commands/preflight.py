@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -30,15 +31,17 @@ from virtqual.site.probe import probe_node
 from virtqual.stack import manifest
 from virtqual.verdict.pairs import SIDES
 
+Compared = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[FILE FILE | SESSION]",
+        help="two identity files, native and virtual; or a session (id, path or 'last')",
+    ),
+]
+
 
 def command(
-    compared: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[FILE FILE | SESSION]",
-            help="two identity files, native and virtual; or a session (id, path or 'last')",
-        ),
-    ] = None,
+    compared: Compared = None,
     system: Annotated[str, typer.Option(help="examine a node of each partition of this system, now")] = "",
     hypervisor_class: Annotated[
         str, typer.Option("--class", help="class that says what refuses (default: the system's or session's)")
@@ -57,14 +60,16 @@ def command(
     canaries: Sequence[Canary] = ()
     if len(names) == 1:
         hypervisor_class, findings, canaries = _examine_session(names[0], hypervisor_class)
-    elif system:
-        hypervisor_class, findings = _examine_system(system, hypervisor_class, wait)
     else:
-        hypervisor_class = _check_class(hypervisor_class)
-        native, virtual = map(_load_identity, names)
-        findings = compare(native, virtual, judge.policy(), hypervisor_class)
+        hypervisor_class, findings = _examine_nodes(names, system, hypervisor_class, wait)
     if as_json:
-        _print_document(hypervisor_class, findings, canaries)
+        document = {
+            "class": hypervisor_class,
+            "refused": bool(refusals(findings)),
+            "findings": [finding.model_dump(mode="json") for finding in findings],
+            "canaries": [canary.model_dump(mode="json") for canary in canaries],
+        }
+        typer.echo(json.dumps(document, indent=1))
     else:
         console = verbatim()
         report.show(findings, console)
@@ -73,17 +78,6 @@ def command(
         console.print(Text(report.conclusion(findings, hypervisor_class), style="bold"))
     if refusals(findings):
         raise typer.Exit(RefusedError.exit_code)
-
-
-def _print_document(hypervisor_class: str, findings: Sequence[Finding], canaries: Sequence[Canary]) -> None:
-    """Print the findings and canaries as JSON."""
-    document = {
-        "class": hypervisor_class,
-        "refused": bool(refusals(findings)),
-        "findings": [finding.model_dump(mode="json") for finding in findings],
-        "canaries": [canary.model_dump(mode="json") for canary in canaries],
-    }
-    typer.echo(json.dumps(document, indent=1))
 
 
 def _examine_session(name: str, hypervisor_class: str) -> tuple[str, Sequence[Finding], Sequence[Canary]]:
@@ -99,18 +93,22 @@ def _examine_session(name: str, hypervisor_class: str) -> tuple[str, Sequence[Fi
     return hypervisor_class, session.preflight, ()
 
 
-def _examine_system(system: str, hypervisor_class: str, wait: float | None) -> tuple[str, Sequence[Finding]]:
-    """Return the class, and the findings between a node of each partition of a system."""
-    read_site_notify()
-    site = ask_hosts(load_system(system))
-    hypervisor_class = _check_class(hypervisor_class or find_stated_class(site).name)
-
-    def say(text: str) -> None:
-        typer.echo(text, err=True)
-
-    native, virtual = (probe_node(site, side, say, wait_hours=wait) for side in SIDES)
-    # A session takes the default stack if none is named.
-    targets = next((stack.targets for stack in manifest.load_all(paths.stacks())), ())
+def _examine_nodes(
+    files: Sequence[str], system: str, hypervisor_class: str, wait: float | None
+) -> tuple[str, Sequence[Finding]]:
+    """Return the class, and the findings between two identity files, or a node of each partition."""
+    targets: Sequence[str] = ()
+    if system:
+        read_site_notify()
+        site = ask_hosts(load_system(system))
+        hypervisor_class = _check_class(hypervisor_class or find_stated_class(site).name)
+        say = partial(typer.echo, err=True)
+        native, virtual = (probe_node(site, side, say, wait_hours=wait) for side in SIDES)
+        # A session takes the default stack if none is named.
+        targets = next((stack.targets for stack in manifest.load_all(paths.stacks())), ())
+    else:
+        hypervisor_class = _check_class(hypervisor_class)
+        native, virtual = map(_load_identity, files)
     return hypervisor_class, compare(native, virtual, judge.policy(), hypervisor_class, targets)
 
 
