@@ -78,8 +78,8 @@ def job(tmp_path):
     watch = SimpleNamespace(lost=dict(DOWN), lost_nodes={"vm1"}, stop=Event(), set_aside=lambda lost: None)
     job = SimpleNamespace(
         request=Request(system="x"),
-        has=(set(), 4),
-        system=SimpleNamespace(native=SimpleNamespace(nodes=4), virtual=SimpleNamespace(nodes=4)),
+        capacity=(set(), 4),
+        system=SimpleNamespace(nodes=4),
         watch=watch,
         log=log,
         broken=[],

@@ -83,7 +83,7 @@ def test_how_long_a_session_takes_follows_from_the_last_runs_of_what_is_asked_fo
     native = SimpleNamespace(scale="standard", run_seconds=None)
 
     def seconds(**asked):
-        alone = {"rotated": {}, "has": (set(), 1), "entries": [*entries, new]}
+        alone = {"rotated": {}, "capacity": (set(), 1), "entries": [*entries, new]}
         system = SimpleNamespace(native=native)
         job = SimpleNamespace(request=Request(system="site", **asked), system=system, **alone)
         return plan.estimate_round(job, session_of([]), (), 2)

@@ -40,7 +40,6 @@ def hold_allocation(job: Qualification) -> None:
     for number in job.held.values():
         # Steps that a lost node, or a ReFrame that was killed, has left running.
         ask_patiently(partial(slurm.end_steps, number))
-    partitions = {side: job.system.partition(side) for side in SIDES}
     is_missing = bool(job.system.native.session_access) and not job.held
     if is_missing:
         _request(job)
@@ -51,24 +50,24 @@ def hold_allocation(job: Qualification) -> None:
         }
         job.rotated = _choose_rotated(job, nodes)
         # The watch leaves nodes aside on which others compute.
-        for side, partition in partitions.items():
-            if used := (job.rotated | nodes).get(partition.name):
-                job.watch.use(side, used, held=partition.name in nodes)
+        for side in SIDES:
+            name = job.system.partition(side).name
+            if used := (job.rotated | nodes).get(name):
+                job.watch.use(side, used, held=name in nodes)
 
 
 def _request(job: Qualification) -> None:
     """Ask Slurm for the nodes of both sides, as one job."""
     ask_patiently(slurm.check_scheduler)
     _check_own_node(job)
-    partitions = [job.system.partition(side) for side in SIDES]
     # If the session goes on without nodes that do not work, they are left out.
     nodes = [(job.system.partition(side), job.watch.working(side)) for side in SIDES]
     number = slurm.allocate(nodes, job.head.session, find_lock(paths.state(), job.system.name))
     # Until it is released, a later process finds it in the log, and cancels it.
-    names = " and ".join(partition.name for partition in partitions)
-    job.log.append(Submitted(job=number, case=f"allocation of {names}", submitted=time.time(), held=True))
-    components = ask_patiently(partial(slurm.list_components, number))
-    job.held = dict(zip((partition.name for partition in partitions), components, strict=True))
+    names = [partition.name for partition, _ in nodes]
+    case = f"allocation of {' and '.join(names)}"
+    job.log.append(Submitted(job=number, case=case, submitted=time.time(), held=True))
+    job.held = dict(zip(names, ask_patiently(partial(slurm.list_components, number)), strict=True))
 
 
 def _check_own_node(job: Qualification) -> None:
@@ -120,12 +119,12 @@ def _choose_rotated(job: Qualification, nodes: dict[str, list[str]]) -> dict[str
 
 def can_rotate(system: System) -> bool:
     """Return whether the system file says enough for runs to rotate."""
-    return bool(min(system.native.nodes, system.virtual.nodes) > 1 and system.virtual.nodes_of_hosts)
+    return system.nodes > 1 and bool(system.virtual.nodes_of_hosts)
 
 
 def min_nodes(system: System) -> int:
     """Return how many nodes of each side a session needs at least if its runs rotate."""
-    return max(2, math.ceil(min(system.native.nodes, system.virtual.nodes) / 2))
+    return max(2, math.ceil(system.nodes / 2))
 
 
 def choose_rotated_nodes(nodes: Mapping[str, Sequence[str]], system: System) -> dict[str, list[str]]:
@@ -135,7 +134,7 @@ def choose_rotated_nodes(nodes: Mapping[str, Sequence[str]], system: System) -> 
     """
     of_vms, names = system.virtual.nodes_of_hosts, [system.partition(side).name for side in SIDES]
     native, virtual = nodes[names[0]], list(find_hosts(of_vms, nodes[names[1]], "virtual"))
-    count = min(system.native.nodes, system.virtual.nodes, len(native), len(virtual))
+    count = min(system.nodes, len(native), len(virtual))
     native, virtual = list(native[:count]), virtual[:count]
     if count < 2 or not are_separate(system.native.nodes_of_hosts, native, of_vms, virtual):
         return {}

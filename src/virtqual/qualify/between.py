@@ -86,17 +86,13 @@ def set_lost_nodes_aside(job: Qualification, part: Round, session: Session) -> b
         f"{reason}: set aside; the session goes on with {count} nodes of each side, and what was cut off is "
         "run again"
     )
-    for check, nodes in plan.find_too_large(job, unfinished).items():
-        failure = Failure(
-            check=check,
-            case=check,
-            pair=0,
-            side="native",
-            partition="all",
-            kind="failed",
-            reason=f"takes {nodes} nodes of each side, and {count} are left: {reason}",
-        )
-        job.log.append(Failed(failure=failure))
+    for entry in job.entries:
+        if (name := entry.case) in unfinished and not job.rotation(entry.nodes).places:
+            why = f"takes {entry.nodes} nodes of each side, and {count} are left: {reason}"
+            failure = Failure(
+                check=name, case=name, pair=0, side="native", partition="all", kind="failed", reason=why
+            )
+            job.log.append(Failed(failure=failure))
     return True
 
 

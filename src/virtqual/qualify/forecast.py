@@ -90,7 +90,7 @@ def forecast(request: Request) -> Forecast:
     system = system.use_nodes(request.nodes)
     features = set(stack.features) if stack else _assume_features(request.stack or spack.NAME)
     entries = requested.list_checks(request, system, features, chosen)
-    nodes = min(system.native.nodes, system.virtual.nodes)
+    nodes = system.nodes
     requested_entries = catalogue.select(entries, request.names, request.tags)
     selected = plan.select_cases(request, entries)
     planned = [e for e in entries if e.paired and e.case in selected and not e.explain_unfit(features, nodes)]

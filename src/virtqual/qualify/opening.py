@@ -149,12 +149,12 @@ def _check_policy(request: Request, system: System) -> None:
 def _begin(job: Qualification, notes: list[str]) -> Qualification:
     """Keep the list of checks, name the session in the lock, and show its begin."""
     catalogue.write(job.entries, job.log.directory / catalogue.FILE)
-    job.nodes = min(map(job.watch.working, SIDES)) if job.watch.short else job.stated
+    job.nodes = min(map(job.watch.working, SIDES)) if job.watch.short else job.system.nodes
     notes += [f"{reason}: the session uses {job.nodes} of each side." for reason in job.watch.short]
     notes += _name_outliers(job)
     # A check that was not measured must not be taken for passed.
     requested_entries = catalogue.select(job.entries, job.request.names, job.request.tags)
-    job.not_run = catalogue.group_missing(catalogue.find_missing(requested_entries, *job.has))
+    job.not_run = catalogue.group_missing(catalogue.find_missing(requested_entries, *job.capacity))
     job.too_large = plan.find_cases_of_more_nodes(job)
     name_holder(job.lock, f"session {job.head.session}")
     job.screen.begin(job.head, notes)
@@ -241,13 +241,11 @@ def settle(request: Request, system: System) -> tuple[HypervisorClass, Session |
 
     A session with which later ones will be compared takes four pairs or more.
     """
-    if request.nodes and request.nodes > DEFAULT_NODES:
-        stated_nodes = min(system.native.nodes, system.virtual.nodes)
-        if request.nodes > stated_nodes:
-            raise UsageError(
-                f"--nodes {request.nodes}: system {system.name!r} states {stated_nodes} nodes of each side "
-                "(extras.nodes)"
-            )
+    if request.nodes and request.nodes > max(DEFAULT_NODES, system.nodes):
+        raise UsageError(
+            f"--nodes {request.nodes}: system {system.name!r} states {system.nodes} nodes of each side "
+            "(extras.nodes)"
+        )
     chosen = choose_class(request.hypervisor_class, system)
     earlier = _find_earlier_or_good(request, system, chosen)
     if earlier is None and (chosen.gate == "change" or request.against == GOOD_NAME):

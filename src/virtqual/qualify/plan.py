@@ -113,8 +113,7 @@ def divide_among_boots(job: Qualification, session: Session, rounds: Sequence[Ro
 
 def _rotations(job: Qualification) -> dict[str, Rotation]:
     """Return the rotation of each check's runs; that of one place for a check that is not listed."""
-    nodes = _nodes_of_cases(job.entries)
-    return defaultdict(Rotation, {check: job.rotation(count) for check, count in nodes.items()})
+    return defaultdict(Rotation, {entry.case: job.rotation(entry.nodes) for entry in job.entries})
 
 
 def count_unfinished_turns(job: Qualification, session: Session, part: Round) -> dict[str, int]:
@@ -132,7 +131,7 @@ def count_unfinished_turns(job: Qualification, session: Session, part: Round) ->
 
 def _list_fit(job: Qualification) -> list[Entry]:
     """Return the checks on both sides that can run in the session."""
-    return [e for e in job.entries if e.paired and not e.explain_unfit(*job.has)]
+    return [e for e in job.entries if e.paired and not e.explain_unfit(*job.capacity)]
 
 
 def _turns(session: Session, check: str, rotation: Rotation) -> list[int]:
@@ -157,18 +156,13 @@ def repeat_unfinished(job: Qualification, session: Session, part: Round) -> list
 
 def find_cases_of_more_nodes(job: Qualification) -> list[str]:
     """Return the selected cases that take more nodes than can run jobs, but no more than are stated."""
-    selected, (features, nodes) = select_cases(job.request, job.entries), job.has
+    (features, nodes), stated = job.capacity, job.system.nodes
+    selected = select_cases(job.request, job.entries)
     return [
         entry.case
         for entry in job.entries
-        if entry.case in selected and entry.nodes > nodes and not entry.explain_unfit(features, job.stated)
+        if entry.case in selected and entry.nodes > nodes and not entry.explain_unfit(features, stated)
     ]
-
-
-def find_too_large(job: Qualification, checks: Iterable[str]) -> dict[str, int]:
-    """Return the checks that take more nodes than are left for rotation, with their numbers of nodes."""
-    nodes, rotations = _nodes_of_cases(job.entries), _rotations(job)
-    return {check: nodes[check] for check in checks if not rotations[check].places}
 
 
 def _make_rounds(session: Session, ranges: Mapping[str, tuple[int, int]]) -> list[Round]:
@@ -243,10 +237,6 @@ def recall_seconds(system: str) -> dict[str, Mapping[Side, float]]:
         for case, durations in summary.durations.items():
             seconds.setdefault(case, durations.medians)
     return seconds
-
-
-def _nodes_of_cases(entries: Iterable[Entry]) -> dict[str, int]:
-    return {entry.case: entry.nodes for entry in entries}
 
 
 def select_cases(request: Request, entries: Iterable[Entry]) -> set[str]:

@@ -36,8 +36,7 @@ def list_checks(
     entries = load_checks(request)
     if features is None:
         features = {entry.feature for entry in entries}
-    system = system.use_nodes(request.nodes)
-    nodes = min(system.native.nodes, system.virtual.nodes)
+    nodes = system.use_nodes(request.nodes).nodes
     _refuse(request, catalogue.explain_empty_selection(entries, request.names, request.tags, features, nodes))
     check_files(entries, chosen)
     return entries

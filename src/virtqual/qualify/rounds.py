@@ -34,7 +34,7 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     # Nodes that were booted since are as cold as those of the first round.
     turns = part.first, part.last, part.recreated is not None or bool(session.lost or session.resumed)
     nodes = held.SessionNodes(
-        system=job.head.system, round=part.number, jobs=job.held, rotated=job.rotated, of=job.stated
+        system=job.head.system, round=part.number, jobs=job.held, rotated=job.rotated, of=job.system.nodes
     )
     env = {
         "VIRTQUAL_PAIRS": order.format_pairs(*turns),

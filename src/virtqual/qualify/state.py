@@ -47,17 +47,12 @@ class Qualification:
     #: How many nodes of each side the session began with.
     nodes: int = 0
 
-    @property
-    def stated(self) -> int:
-        """How many nodes of each side the system file states."""
-        return min(self.system.native.nodes, self.system.virtual.nodes)
-
     def rotation(self, nodes: int) -> Rotation:
         """Return among how many places the runs of a case that takes so many nodes rotate."""
-        return held.rotate(self.rotated, self.stated, nodes)
+        return held.rotate(self.rotated, self.system.nodes, nodes)
 
     @property
-    def has(self) -> tuple[set[str], int]:
+    def capacity(self) -> tuple[set[str], int]:
         """The features of the session's stack, and how many nodes each side had when it began."""
         features = {f for program in self.head.stack["programs"] for f in program["features"]}
         return features, self.nodes

@@ -276,6 +276,11 @@ class System(BaseModel):
         return processor["num_cpus"] // processor["num_cpus_per_core"]
 
     @property
+    def nodes(self) -> int:
+        """How many nodes of each side are stated."""
+        return min(self.native.nodes, self.virtual.nodes)
+
+    @property
     def native(self) -> PartitionExtras:
         """The extras of the native partition."""
         return self.partition("native").extras
