@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import groupby
 from operator import attrgetter
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,6 +12,7 @@ from rich.text import Text
 
 from virtqual import paths
 from virtqual.commands.messages import print_doubts, write_output
+from virtqual.commands.options import Output
 from virtqual.errors import UsageError
 from virtqual.report import page
 from virtqual.report.comparison import ComparedSeries, compare, differing, letters
@@ -29,9 +29,7 @@ def command(
         list[str],
         typer.Argument(help="two sessions or more (id, path or 'last'); A is the first"),
     ],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="write them to this HTML file instead")
-    ] = None,
+    output: Output = None,
 ) -> None:
     """Put sessions side by side: another build, another placement, another setting of the firmware.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +13,7 @@ from rich.text import Text
 from virtqual import paths
 from virtqual.commands.messages import write_output
 from virtqual.commands.names import select_sessions
+from virtqual.commands.options import Output
 from virtqual.errors import VirtqualError
 from virtqual.history.builds import Place, describe_changes, describe_notes, make_place
 from virtqual.history.nights import group_by_place
@@ -30,7 +30,7 @@ _console = verbatim()
 def command(
     system: Annotated[str, typer.Option(help="only this system")] = "",
     hypervisor_class: Annotated[str, typer.Option("--class", help="only this class")] = "",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="write an HTML file instead")] = None,
+    output: Output = None,
 ) -> None:
     """Show which build made which metric slower, since when, and what else changed with it.
 

@@ -25,8 +25,6 @@ from virtqual.verdict import SessionVerdict, first_of, judge_sessions
 from virtqual.verdict.budget import Budget, BudgetError, Gate
 from virtqual.verdict.notation import read_budget
 
-_NOT_THE_CHECKS = "not qualified: a file of pairs is not the checks that a class asks for"
-
 
 def _parse_budget(text: str) -> float:
     try:
@@ -104,7 +102,7 @@ def _judge_file(file: Path, allowed: Allowed, against: str) -> tuple[list[str], 
 
 def _reasons(answer: SessionVerdict) -> list[str]:
     """Return why a session is not called qualified, and what its series do not say."""
-    reasons = [_NOT_THE_CHECKS]
+    reasons = ["not qualified: a file of pairs is not the checks that a class asks for"]
     reasons += [reason for reason in (answer.without_hosts, answer.confounded) if reason]
     if answer.slow_runs.found:
         reasons.append(f"slow runs: {answer.slow_runs.text}")

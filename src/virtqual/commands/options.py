@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -46,6 +47,8 @@ Names = Annotated[
         "-n", "--name", metavar="REGEX", help="only checks whose name matches", callback=check_patterns
     ),
 ]
+
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="write an HTML file instead")]
 
 WaitHours = Annotated[
     float | None,

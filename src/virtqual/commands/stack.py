@@ -13,7 +13,6 @@ from virtqual.report.console import verbatim
 from virtqual.stack import manifest
 from virtqual.stack import modules as module_stack
 from virtqual.stack import spack as spack_stack
-from virtqual.stack.manifest import Manifest
 
 app = typer.Typer(help="Register installed programs, and check the registered stacks.", no_args_is_help=True)
 _console = verbatim(soft_wrap=True)
@@ -41,11 +40,6 @@ def register(
     _console.print(f"stack {stack.name} {stack.hash}:")
     for program in stack.programs:
         _console.print(f"  {program.name} {program.version} ({program.origin})")
-    _show_checks(stack)
-
-
-def _show_checks(stack: Manifest) -> None:
-    """Show which checks the programs of a stack let run, and which checks lack a program."""
     checks = manifest.load_recipe("programs.yaml")["checks"]
     for what, features in (
         ("checks that have a program", [feature for feature in checks if feature in stack.features]),

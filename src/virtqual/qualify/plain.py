@@ -113,9 +113,8 @@ class _VerdictsLast(Recorder):
 
 def run_session(runner: Any, run_cases: RunCases, testcases: list[Any], restored: Sequence[Any]) -> Any:
     """Run cases as a session, or as a part of the session that virtqual runs this ReFrame for."""
-    measuring = [case for case in testcases if measures(case)]
-    verdicts = [case for case in testcases if judges(case)]
-    if runner.policy.dry_run_mode or not (measuring or verdicts):
+    has_verdicts = any(map(judges, testcases))
+    if runner.policy.dry_run_mode or not (has_verdicts or any(map(measures, testcases))):
         return run_cases(testcases)
     if directory := os.environ.get(SESSION_VARIABLE):
         log = Log(Path(directory))
@@ -128,7 +127,7 @@ def run_session(runner: Any, run_cases: RunCases, testcases: list[Any], restored
         return run_cases(testcases)
     try:
         _check_schedulers(testcases)
-        if os.environ.get(PIPELINE) and not verdicts:
+        if os.environ.get(PIPELINE) and not has_verdicts:
             return run_cases(testcases)
         return _run_plainly(runner, run_cases, testcases, restored)
     except VirtqualError as error:

@@ -38,33 +38,29 @@ def foresee_answer(
     stack. All nodes work at once if it `rotates`.
     """
     check_set = project_references().qualifications.get(chosen.name)
-    absent_features: list[str] = []
+    absent: list[str] = []
     if chosen.unqualified:
         obstacles = [f"class {chosen.name} qualifies no build ({chosen.unqualified})"]
     elif check_set is None:
         obstacles = [f"no file in references/qualifications/ says what class {chosen.name} asks for"]
     else:
-        of_system = (
-            systems.list_features(partition.features, partition.extras)
-            for partition in map(system.partition, SIDES)
+        partitions = map(system.partition, SIDES)
+        of_system = (systems.list_features(part.features, part.extras) for part in partitions)
+        cases, planned_cases = catalogue.cases_of(entries, check_set.scope), {entry.case for entry in planned}
+        missing, absent = check_set.find_missing(
+            cases, set().union(features, *of_system), planned_cases.__contains__
         )
-        missing, absent_features = check_set.find_missing(
-            catalogue.cases_of(entries, check_set.scope),
-            set().union(features, *of_system),
-            {entry.case for entry in planned}.__contains__,
-        )
-        obstacles = []
-        if names := [check for check, missing_cases in missing.items() if missing_cases]:
-            all_missing = set().union(*missing.values())
+        obstacles = list(_list_other_obstacles(request, system, planned, rotates=rotates))
+        if names := [check for check, of_check in missing.items() if of_check]:
             # A check without a case in the scope of the class is missing by its own name.
+            all_missing = set().union(*missing.values())
             lacking = [entry for entry in entries if {entry.case, entry.check} & all_missing]
             remedies = "; ".join(_list_remedies(request, lacking, features)) or "see `Not run here`"
             shown = list_names(names, MAX_CHECKS_SHOWN)
-            obstacles = [f"class {chosen.name} also asks for {shown} ({remedies})"]
-        obstacles += _list_other_obstacles(request, system, planned, rotates=rotates)
+            obstacles.insert(0, f"class {chosen.name} also asks for {shown} ({remedies})")
     if obstacles:
         return f"This session cannot be called qualified: {'; '.join(obstacles)}."
-    without = f" (without {', '.join(absent_features)})" if absent_features else ""
+    without = f" (without {', '.join(absent)})" if absent else ""
     return f"This session can be called qualified{without} if every metric is within its budget."
 
 
