@@ -100,7 +100,7 @@ def _judge_file(file: Path, allowed: Allowed, against: str) -> tuple[list[str], 
         gc.enable()
 
 
-def _reasons(answer: SessionVerdict) -> list[str]:
+def _list_reasons(answer: SessionVerdict) -> list[str]:
     """Return why a session is not called qualified, and what its series do not say."""
     reasons = ["not qualified: a file of pairs is not the checks that a class asks for"]
     reasons += [reason for reason in (answer.without_hosts, answer.confounded) if reason]
@@ -120,7 +120,7 @@ def _print_lines(names: list[str], answers: list[SessionVerdict]) -> None:
                 session=name,
                 outcome=answer.outcome,
                 slow_runs=answer.slow_runs,
-                reasons=_reasons(answer),
+                reasons=_list_reasons(answer),
             )
             sys.stdout.write(line.model_dump_json(by_alias=True) + "\n")
         sys.stdout.flush()
@@ -135,4 +135,4 @@ def _print_tables(names: list[str], answers: list[SessionVerdict]) -> None:
         terminal.console.print(Text("session ").append(name, "bold"))
         terminal.verdicts(answer.verdicts, answer.slow_runs)
         terminal.hosts(answer.verdicts, answer.outliers)
-        terminal.console.print(Text(f"{answer.outcome.value}; {'; '.join(_reasons(answer))}\n"))
+        terminal.console.print(Text(f"{answer.outcome.value}; {'; '.join(_list_reasons(answer))}\n"))

@@ -63,10 +63,10 @@ def init_system(
     if wrong := [problem for partition in both for problem in audit.find_wrong_options(partition, options)]:
         raise UsageError(f"the command line {'; it '.join(wrong)}")
     has_accounting, prefix = slurm.has_accounting(), paths.make(paths.state() / "reframe")
-    with _marker(prefix) as commands:
+    with _place_marker(prefix) as commands:
         hours = wait or DEFAULT_WAIT_HOURS
         looks = [
-            _look(partition, [f"--partition={partition.name}", *options], commands, hours)
+            _look_at_node(partition, [f"--partition={partition.name}", *options], commands, hours)
             for partition in both
         ]
     sides = reconcile(*(observed for observed, _ in looks))
@@ -128,18 +128,18 @@ def _compare_with_nodes(system: System, wait_hours: float) -> list[str]:
     if not os.access(prefix, os.W_OK):
         mistakes.append(f"system.prefix: {prefix} is no directory here that can be written: make it")
         prefix = Path(tempfile.gettempdir())
-    with _marker(prefix) as commands:
+    with _place_marker(prefix) as commands:
         for side in SIDES:
             partition = system.partition(side)
             in_slurm = read_partition(slurm.find_partition_name(partition) or partition.name)
-            node, sees_prefix = _look(in_slurm, partition.options, commands, wait_hours)
+            node, sees_prefix = _look_at_node(in_slurm, partition.options, commands, wait_hours)
             observed.append(node)
             if not (sees_prefix or mistakes):
                 mistakes.append(f"system.prefix: {node.node} does not see {prefix} of this machine")
     return [*mistakes, *audit.compare_with_nodes(system, *observed)]
 
 
-def _look(
+def _look_at_node(
     partition: SlurmPartition, options: list[str], commands: str, wait_hours: float
 ) -> tuple[Observed, bool]:
     """Return a node of a partition, and whether it printed that it sees the marker."""
@@ -151,7 +151,7 @@ def _look(
 
 
 @contextmanager
-def _marker(directory: Path) -> Iterator[str]:
+def _place_marker(directory: Path) -> Iterator[str]:
     """Make a file for a while, and yield the shell commands that print whether a node sees it."""
     try:
         with tempfile.NamedTemporaryFile(dir=directory, prefix="seen-") as file:

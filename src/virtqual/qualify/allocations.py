@@ -42,8 +42,8 @@ def hold_allocation(job: Qualification) -> None:
         ask_patiently(partial(slurm.end_steps, number))
     is_missing = bool(job.system.native.session_access) and not job.held
     if is_missing:
-        _request(job)
-    _wait(job)
+        _request_nodes(job)
+    _wait_for_nodes(job)
     if is_missing or not (job.held or job.rotated):
         nodes = {
             name: ask_patiently(partial(slurm.list_job_nodes, number)) for name, number in job.held.items()
@@ -56,7 +56,7 @@ def hold_allocation(job: Qualification) -> None:
                 job.watch.use(side, used, held=name in nodes)
 
 
-def _request(job: Qualification) -> None:
+def _request_nodes(job: Qualification) -> None:
     """Ask Slurm for the nodes of both sides, as one job."""
     ask_patiently(slurm.check_scheduler)
     _check_own_node(job)
@@ -84,7 +84,7 @@ def _check_own_node(job: Qualification) -> None:
             )
 
 
-def _wait(job: Qualification) -> None:
+def _wait_for_nodes(job: Qualification) -> None:
     """Wait until the allocation has begun."""
     wait = Wait(job.request.wait_hours or job.system.native.wait_hours, job.screen.note)
     names = {side: job.system.partition(side).name for side in SIDES}

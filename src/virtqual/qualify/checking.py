@@ -150,10 +150,11 @@ def _compare_answers(session: Session, again: Session, *, with_changes: bool) ->
         return
     for before, now in zip(recorded, drawn, strict=True):
         if not _is_equal(*([v.outcome, v.waived, v.judged and v.judged.log] for v in (before, now))):
-            yield f"{name}: {now.series}: recorded {_describe(before)}, its runs say {_describe(now)}"
+            answers = [_describe_verdict(verdict) for verdict in (before, now)]
+            yield f"{name}: {now.series}: recorded {answers[0]}, its runs say {answers[1]}"
 
 
-def _describe(verdict: Verdict) -> str:
+def _describe_verdict(verdict: Verdict) -> str:
     ratio = f" at {verdict.judged.ratio:.4g}x" if verdict.judged else ""
     return f"{verdict.outcome.value}{ratio}{' (waived)' * verdict.waived}"
 

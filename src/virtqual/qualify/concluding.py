@@ -49,7 +49,7 @@ def conclude_session(
         runs=session.measured,
         looks=tuple(looks),
         share=share,
-        slow_before=_slow_before(session),
+        slow_before=_find_earlier_slow_runs(session),
         today=date.today(),
         earlier=earlier.measured if earlier else "",
         interrupted=interrupted,
@@ -95,7 +95,7 @@ def remove_if_empty(log: Log) -> bool:
     return session.is_empty
 
 
-def _slow_before(session: Session) -> SlowRuns:
+def _find_earlier_slow_runs(session: Session) -> SlowRuns:
     """Return the slow runs of the latest earlier sessions of the same build, stack and system."""
     slow_runs = (
         summary.slow_runs

@@ -81,13 +81,13 @@ def prepare(request: Request, screen: Terminal, held: ExitStack) -> Qualificatio
     chosen, earlier, request = settle(request, system)
     stated_nodes, system = system.native.nodes, system.use_nodes(request.nodes)
     lock, watch = _lock_system(system, screen, held)
-    head, log = _open(system, chosen, _stack_facts(stack), earlier, request)
+    head, log = _begin_log(system, chosen, _describe_stack(stack), earlier, request)
     notes = _make_notes(head, request, earlier, chosen)
     if system.native.nodes < stated_nodes:
         notes.append(f"It uses {system.native.nodes} of {stated_nodes} nodes of each side (--nodes).")
     pairs = plan.look_schedule(request, chosen)
     job = Qualification(request, screen, system, log, head, earlier, entries, *pairs, watch, lock)
-    return _begin(job, notes)
+    return _begin_session(job, notes)
 
 
 def resume(name: str, resumed_by: Request, screen: Terminal, held: ExitStack) -> Qualification:
@@ -102,7 +102,7 @@ def resume(name: str, resumed_by: Request, screen: Terminal, held: ExitStack) ->
     earlier = _find_earlier(begun.against or "", system)
     stack = find_stack(begun.stack["name"], system)
     entries = requested.list_checks(request, system, stack.features, chosen)
-    if changed := _find_changes(begun, _identity(system), _stack_facts(stack)):
+    if changed := _find_changes(begun, _describe_partitions(system), _describe_stack(stack)):
         raise RefusedError(
             f"session {begun.session} cannot go on: {'; '.join(changed)}. "
             "Runs of both would be no single session; begin a new one"
@@ -120,7 +120,7 @@ def resume(name: str, resumed_by: Request, screen: Terminal, held: ExitStack) ->
         notes.append(f"The hypervisor is still the same: {_STATED_NOTE}")
     pairs = plan.look_schedule(request, chosen)
     job = Qualification(request, screen, system, log, head, earlier, entries, *pairs, watch, lock)
-    return _begin(job, notes)
+    return _begin_session(job, notes)
 
 
 def _lock_system(system: System, screen: Terminal, held: ExitStack) -> tuple[int, Watch]:
@@ -146,7 +146,7 @@ def _check_policy(request: Request, system: System) -> None:
         )
 
 
-def _begin(job: Qualification, notes: list[str]) -> Qualification:
+def _begin_session(job: Qualification, notes: list[str]) -> Qualification:
     """Keep the list of checks, name the session in the lock, and show its begin."""
     catalogue.write(job.entries, job.log.directory / catalogue.FILE)
     job.nodes = min(map(job.watch.working, SIDES)) if job.watch.short else job.system.nodes
@@ -285,13 +285,13 @@ def open_plain_run(
         # The environment of a site's own check may be none of our stacks.
         stack: StackFacts = {"name": name, "hash": "none", "programs": []}
         if name in installed:
-            stack = _stack_facts(find_stack(name, loaded))
-        logs[name] = log = _open(loaded, chosen, stack, earlier, None)[1]
+            stack = _describe_stack(find_stack(name, loaded))
+        logs[name] = log = _begin_log(loaded, chosen, stack, earlier, None)[1]
         catalogue.write(entries, log.directory / catalogue.FILE)
     return logs, earlier
 
 
-def _open(
+def _begin_log(
     system: System,
     chosen: HypervisorClass,
     stack: StackFacts,
@@ -313,7 +313,7 @@ def _open(
         created=now.astimezone().isoformat(timespec="seconds"),
         system=system.name,
         hypervisor_class=chosen.name,
-        identity=_identity(system),
+        identity=_describe_partitions(system),
         stack=stack,
         against=earlier.session if earlier else None,
         repetitions=repetitions.starts_of(earlier) if earlier else {},
@@ -329,7 +329,7 @@ def _open(
     return head, log
 
 
-def _stack_facts(stack: Manifest) -> StackFacts:
+def _describe_stack(stack: Manifest) -> StackFacts:
     facts = {"name", "version", "origin", "features", "sha256"}
     programs = [program.model_dump(mode="json", include=facts) for program in stack.programs]
     described = {"name": stack.name, "hash": stack.hash, "programs": programs}
@@ -478,7 +478,7 @@ def probe_nodes(job: Qualification) -> Session | None:
     return None
 
 
-def _identity(system: System) -> BothPartitions:
+def _describe_partitions(system: System) -> BothPartitions:
     virtual, sides = system.virtual, {}
     for side in SIDES:
         partition = system.partition(side)

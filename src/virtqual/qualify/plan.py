@@ -58,7 +58,7 @@ def plan_next_rounds(job: Qualification, session: Session, judged: Judged) -> li
     """
     if judged.verdict is None:
         return []
-    checks, rotations = checks_of(session.runs), _rotations(job)
+    checks, rotations = checks_of(session.runs), _find_rotations(job)
     failed = {failure.check for failure in session.failures}
     ranges: dict[str, tuple[int, int]] = {}
     left_out: dict[str, str] = {}
@@ -111,18 +111,18 @@ def divide_among_boots(job: Qualification, session: Session, rounds: Sequence[Ro
     return divided
 
 
-def _rotations(job: Qualification) -> dict[str, Rotation]:
+def _find_rotations(job: Qualification) -> dict[str, Rotation]:
     """Return the rotation of each check's runs; that of one place for a check that is not listed."""
     return defaultdict(Rotation, {entry.case: job.rotation(entry.nodes) for entry in job.entries})
 
 
 def count_unfinished_turns(job: Qualification, session: Session, part: Round) -> dict[str, int]:
     """Return by check how many turns of a round are not complete; checks that failed are left out."""
-    failed, rotations = {failure.check for failure in session.failures}, _rotations(job)
+    failed, rotations = {failure.check for failure in session.failures}, _find_rotations(job)
     unfinished = {}
     for check in sorted({*(part.checks or select_cases(job.request, _list_fit(job)))} - failed):
         rotation = rotations[check]
-        runs = Counter(turn for turn in _turns(session, check, rotation) if turn >= part.first)
+        runs = Counter(turn for turn in _list_turns(session, check, rotation) if turn >= part.first)
         complete = sum(count >= 2 * rotation.places for count in runs.values())
         if (missing := part.last - part.first + 1 - complete) > 0:
             unfinished[check] = missing
@@ -134,7 +134,7 @@ def _list_fit(job: Qualification) -> list[Entry]:
     return [e for e in job.entries if e.paired and not e.explain_unfit(*job.capacity)]
 
 
-def _turns(session: Session, check: str, rotation: Rotation) -> list[int]:
+def _list_turns(session: Session, check: str, rotation: Rotation) -> list[int]:
     """Return the turn of each run of a check."""
     return [rotation.divided(run.pair)[0] for run in session.runs if run.check == check]
 
@@ -145,11 +145,11 @@ def repeat_unfinished(job: Qualification, session: Session, part: Round) -> list
     Nothing that was finished is run again.  A pair of which one run was finished gets a new number with both
     its runs, since the runs of a pair follow each other; if runs rotate, so does a turn.
     """
-    rotations = _rotations(job)
+    rotations = _find_rotations(job)
     ranges: dict[str, tuple[int, int]] = {}
     for check, count in count_unfinished_turns(job, session, part).items():
         rotation = rotations[check]
-        first = max([*_turns(session, check, rotation), part.first - 1]) + 1
+        first = max([*_list_turns(session, check, rotation), part.first - 1]) + 1
         ranges[check] = (first, _find_last_turn(first, count * rotation.places, rotation))
     return _make_rounds(session, ranges)
 

@@ -42,8 +42,8 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
         **nodes.environment(),
     }
     seconds = plan.estimate_round(job, session, part.checks, len(order.order_slots(*turns)) // 2)
-    job.screen.round_begins(part.number, _describe(part, job.request, job.rotation(1).places), seconds)
-    line = _command(job, part, base)
+    job.screen.round_begins(part.number, _describe_round(part, job.request, job.rotation(1).places), seconds)
+    line = _compose_command(job, part, base)
     try:
         code, error = process.run(line, env, output, _follow(job), job.watch.stop, keep=(job.lock,))
     finally:
@@ -79,7 +79,7 @@ def _follow(job: Qualification) -> Callable[[CaseEvent], None]:
     return follow
 
 
-def _command(job: Qualification, part: Round, base: Path) -> list[str]:
+def _compose_command(job: Qualification, part: Round, base: Path) -> list[str]:
     """Return the ``reframe`` command of a round; `base` is the path of its reports, without a suffix."""
     names = [process.pattern(check) for check in part.checks] or list(job.request.names)
     extras = {
@@ -124,7 +124,7 @@ def _note_end(job: Qualification, code: int, error: ErrorEvent | None) -> None:
         raise error.exception
 
 
-def _describe(part: Round, request: Request, places: int) -> str:
+def _describe_round(part: Round, request: Request, places: int) -> str:
     """Return the checks and the pairs of a round in words."""
     named = [f"named {' or '.join(map(repr, request.names))}"] if request.names else []
     selection = named + [f"tagged {tag!r}" for tag in request.tags]
