@@ -92,8 +92,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(value: bool) -> None:
+    if value:
         typer.echo(f"virtqual {metadata.version('virtqual')}")
         raise typer.Exit
 

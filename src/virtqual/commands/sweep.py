@@ -92,7 +92,7 @@ def _show(session: Session, console: Console) -> None:
 
 def _compare_host(verdict: Verdict, host: str, kind: Set[str], outliers: Set[str]) -> str:
     """Return by how much a host is slower than the mean of the others of its kind."""
-    others = verdict.hosts.keys() & kind - outliers - {host}
-    if host not in verdict.hosts or not others:
+    compared = verdict.hosts.keys() & kind - outliers - {host}
+    if host not in verdict.hosts or not compared:
         return "-"
-    return f"{verdict.hosts[host] / geometric_mean(verdict.hosts[name] for name in others) - 1:+.1%}"
+    return f"{verdict.hosts[host] / geometric_mean(verdict.hosts[name] for name in compared) - 1:+.1%}"

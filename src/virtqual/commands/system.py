@@ -59,15 +59,15 @@ def init_system(
     if native == virtual:
         raise UsageError(f"--native and --virtual both name {native}: name two partitions")
     options = [f"--{key}={value}" for key, value in (("account", account), ("qos", qos)) if value]
-    both = [read_partition(partition) for partition in (native, virtual)]
-    if wrong := [problem for partition in both for problem in audit.find_wrong_options(partition, options)]:
+    partitions = [read_partition(partition) for partition in (native, virtual)]
+    if wrong := [problem for part in partitions for problem in audit.find_wrong_options(part, options)]:
         raise UsageError(f"the command line {'; it '.join(wrong)}")
     has_accounting, prefix = slurm.has_accounting(), paths.make(paths.state() / "reframe")
     with _place_marker(prefix) as commands:
         hours = wait or DEFAULT_WAIT_HOURS
         looks = [
             _look_at_node(partition, [f"--partition={partition.name}", *options], commands, hours)
-            for partition in both
+            for partition in partitions
         ]
     sides = reconcile(*(observed for observed, _ in looks))
     seen_prefix = prefix if all(sees_prefix for _, sees_prefix in looks) else None

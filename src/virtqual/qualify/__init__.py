@@ -145,10 +145,10 @@ def _run_rounds(job: Qualification) -> None:
             if not set_lost_nodes_aside(job, part, session):
                 return
             # Further pairs of the same checks get other numbers as well.
-            others = [later for later in rounds if later.checks != part.checks]
+            other_rounds = [later for later in rounds if later.checks != part.checks]
             last = max([part.last, *(later.last for later in rounds if later.checks == part.checks)])
             cut_off = part.model_copy(update={"last": last})
-            rounds = [*plan.repeat_unfinished(job, job.log.session(), cut_off), *others]
+            rounds = [*plan.repeat_unfinished(job, job.log.session(), cut_off), *other_rounds]
         # Not `session`: failures that a lost node caused do not count any more.
         rounds = rounds or _plan_next_rounds(job, job.log.session())
 

@@ -32,7 +32,7 @@ def ask_hosts(system: System) -> System:
     command, host = system.virtual.ask_hosts, system.virtual.host
     directory = host if isinstance(host, Path) else None
     if command:
-        begun = time.time()
+        oldest = time.time() - MAX_CLOCK_LAG_S
         log = paths.make(paths.state() / "log") / f"ask-hosts-{system.name}.log"
         try:
             execute.run_logged(command, log, seconds=ASK_HOSTS_TIMEOUT_S)
@@ -44,8 +44,10 @@ def ask_hosts(system: System) -> System:
             raise InfrastructureError(f"{prefix} nothing: {directory} (extras.host) is not there")
         if system.virtual.hypervisor.build == BUILD_NOT_ASKED:
             raise InfrastructureError(f"{prefix} no build of the hypervisor (extras.host)")
-        if directory and (hosts := _find_old_records(directory, begun - MAX_CLOCK_LAG_S)):
-            raise InfrastructureError(f"{prefix} no new record of host {', '.join(hosts)} to {directory}")
+        if directory:
+            files = host_records.find_files(directory) if directory.is_dir() else {directory.name: directory}
+            if hosts := [name for name, file in files.items() if file.stat().st_mtime < oldest]:
+                raise InfrastructureError(f"{prefix} no new record of host {', '.join(hosts)} to {directory}")
     if directory and directory.is_dir():
         records = host_records.read(directory, system.virtual.nodes_of_hosts)
         if differences := host_records.find_different_builds(records):
@@ -54,9 +56,3 @@ def ask_hosts(system: System) -> System:
                 "Bring all to one build, or leave the others' nodes out"
             )
     return system
-
-
-def _find_old_records(directory: Path, begin: float) -> list[str]:
-    """Return the hosts whose records are older than the begin of a command."""
-    files = host_records.find_files(directory) if directory.is_dir() else {directory.name: directory}
-    return [name for name, file in files.items() if file.stat().st_mtime < begin]

@@ -498,9 +498,10 @@ def _describe_partitions(system: System) -> BothPartitions:
 def _make_notes(head: Head, request: Request, earlier: Session | None, chosen: HypervisorClass) -> list[str]:
     notes, against = [], request.against
     stack = head.stack["name"]
-    others = [name for name in manifest.find_stacks(paths.stacks()) if name != stack]
-    if others and not request.stack:
-        notes.append(f"Stack {stack} has the most features; --stack names another: {list_names(others, 3)}.")
+    other_stacks = [name for name in manifest.find_stacks(paths.stacks()) if name != stack]
+    if other_stacks and not request.stack:
+        shown = list_names(other_stacks, 3)
+        notes.append(f"Stack {stack} has the most features; --stack names another: {shown}.")
     if request.fast:
         notes.append("A metric can pass after two pairs (--fast), and no build is called qualified.")
     if earlier and against == "last":
