@@ -102,6 +102,10 @@ def test_what_people_can_mend_is_said_in_its_own_words(failing):
     call("qualify", code=2)
 
 
+def test_a_misspelt_command_is_told_the_nearest():
+    assert "there is no command 'qualfy': did you mean qualify?" in call("qualfy", code=2).output
+
+
 def test_two_sessions_of_one_second_have_two_ids(tmp_path, monkeypatch):
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
     now = datetime.datetime(2026, 1, 1, 23, 59, 59)
