@@ -84,7 +84,7 @@ def test_how_long_a_session_takes_follows_from_the_last_runs_of_what_is_asked_fo
 
     def seconds(**asked):
         alone = {"rotated": {}, "capacity": (set(), 1), "entries": [*entries, new]}
-        system = SimpleNamespace(native=native)
+        system = SimpleNamespace(name=session_of([]).system, native=native)
         job = SimpleNamespace(request=Request(system="site", **asked), system=system, **alone)
         return plan.estimate_round(job, session_of([]), (), 2)
 

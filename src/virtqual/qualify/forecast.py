@@ -7,6 +7,7 @@ system file states, are assumed to be there.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -31,9 +32,9 @@ from virtqual.verdict.pairs import SIDES
 class Forecast:
     """The runs of a session, with their duration and cost."""
 
-    cases: tuple[PlannedCase, ...]
+    cases: Sequence[PlannedCase]
     #: The checks that cannot run, by reason.
-    not_run: tuple[str, ...]
+    not_run: Sequence[str]
     #: Turns of the first round, and of all pairs that are allowed, with their warm-ups.
     turns: int
     max_turns: int
@@ -90,16 +91,16 @@ def forecast(request: Request) -> Forecast:
     system = system.use_nodes(request.nodes)
     features = set(stack.features) if stack else _assume_features(request.stack or spack.NAME)
     entries = requested.list_checks(request, system, features, chosen)
-    nodes = system.nodes
-    requested_entries = catalogue.select(entries, request.names, request.tags)
     selected = plan.select_cases(request, entries)
-    planned = [e for e in entries if e.paired and e.case in selected and not e.explain_unfit(features, nodes)]
+    capacity = features, system.nodes
+    planned = [e for e in entries if e.paired and e.case in selected and not e.explain_unfit(*capacity)]
+    missing = catalogue.find_missing(catalogue.select(entries, request.names, request.tags), *capacity)
     rotated, silence = _choose_nodes(system)
     looks, first_pairs = plan.look_schedule(request, chosen)
     total_nodes = sum(map(len, rotated.values())) or system.native.nodes + system.virtual.nodes
     return Forecast(
-        cases=tuple(plan.plan_cases(planned, plan.recall_seconds(request.system), system)),
-        not_run=tuple(catalogue.group_missing(catalogue.find_missing(requested_entries, features, nodes))),
+        cases=plan.plan_cases(planned, system),
+        not_run=catalogue.group_missing(missing),
         turns=first_pairs + 1,
         # New VMs come with each look, about.
         max_turns=looks[-1] + (1 + len(looks) if system.virtual.recreate_vms else 1),

@@ -187,15 +187,17 @@ class PlannedCase(NamedTuple):
     assumed_s: Range
 
 
-def plan_cases(
-    entries: Iterable[Entry], seconds: Mapping[str, Mapping[Side, float]], system: System
-) -> list[PlannedCase]:
-    """Return the cases of some checks; `seconds` has the times of runs that are known, by case."""
+def plan_cases(entries: Iterable[Entry], system: System, session: Session | None = None) -> list[PlannedCase]:
+    """Return the cases of some checks, with the times of this session or of the latest one that ran them."""
+    durations = durations_of(session) if session else {}
+    for _, summary in find_recent(system.name):
+        durations = summary.durations | durations
     scale, cases = system.native.scale, []
     aim = repetitions.choose_aim(scale, system.native.run_seconds)
     for entry in entries:
+        seconds = durations[entry.case].medians if entry.case in durations else {}
         assumed = Range(*entry.run_seconds.get(scale, (aim, aim * repetitions.MAX_SLOWER)))
-        cases.append(PlannedCase(entry.case, entry.nodes, seconds.get(entry.case, {}), assumed))
+        cases.append(PlannedCase(entry.case, entry.nodes, seconds, assumed))
     return cases
 
 
@@ -223,20 +225,8 @@ def estimate_round(job: Qualification, session: Session, checks: Sequence[str], 
     """Return how long a round of some checks, or of all that were requested, should take, s."""
     entries = _list_fit(job)
     cases = checks or select_cases(job.request, entries)
-    entries = [entry for entry in entries if entry.case in cases]
-    durations = durations_of(session)
-    seconds = {} if all(entry.case in durations for entry in entries) else recall_seconds(session.system)
-    seconds |= {case: durations[case].medians for case in durations}
-    return estimate_turns(plan_cases(entries, seconds, job.system), turns, job.rotated)
-
-
-def recall_seconds(system: str) -> dict[str, Mapping[Side, float]]:
-    """Return how long the runs of each case took on each side, s, in the latest session that ran it."""
-    seconds: dict[str, Mapping[Side, float]] = {}
-    for _, summary in find_recent(system):
-        for case, durations in summary.durations.items():
-            seconds.setdefault(case, durations.medians)
-    return seconds
+    planned = plan_cases((entry for entry in entries if entry.case in cases), job.system, session)
+    return estimate_turns(planned, turns, job.rotated)
 
 
 def select_cases(request: Request, entries: Iterable[Entry]) -> set[str]:
