@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from virtqual.errors import UsageError
-from virtqual.site.waiting import MAX_WAIT_HOURS
+from virtqual.site.waiting import DEFAULT_WAIT_HOURS, MAX_WAIT_HOURS
 
 
 def _check_hours(hours: float | None) -> float | None:
@@ -55,7 +55,8 @@ WaitHours = Annotated[
     typer.Option(
         "--wait",
         metavar="HOURS",
-        help="how long to wait for nodes (default: the system file's wait_hours, else 24)",
+        help="how long to wait for nodes (default: the system file's wait_hours, else "
+        f"{DEFAULT_WAIT_HOURS:g})",
         callback=_check_hours,
     ),
 ]

@@ -26,7 +26,7 @@ from virtqual.site.draft import Draft
 from virtqual.site.observed import Observed, observe, reconcile
 from virtqual.site.partitions import SlurmPartition, read_partition
 from virtqual.site.systems import System, SystemFileError
-from virtqual.site.waiting import Wait
+from virtqual.site.waiting import DEFAULT_WAIT_HOURS, Wait
 from virtqual.verdict.pairs import SIDES
 
 app = typer.Typer(
@@ -35,8 +35,6 @@ app = typer.Typer(
 _console = verbatim(soft_wrap=True)
 #: The name under which a node prints whether it sees a file of this machine.
 _SEEN = "/virtqual/seen"
-#: How long to wait for a node if no system file says it.
-DEFAULT_WAIT_HOURS = 24.0
 
 Name = Annotated[str, typer.Argument(help="name of the system")]
 

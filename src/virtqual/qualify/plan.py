@@ -58,13 +58,12 @@ def plan_next_rounds(job: Qualification, session: Session, judged: Judged) -> li
     """
     if judged.verdict is None:
         return []
-    checks, rotations = checks_of(session.runs), _find_rotations(job)
-    failed = {failure.check for failure in session.failures}
+    checks, failed = checks_of(session.runs), {failure.check for failure in session.failures}
     ranges: dict[str, tuple[int, int]] = {}
     left_out: dict[str, str] = {}
     for need in judged.verdict.needs:
         check = checks[need.series]
-        rotation = rotations[check]
+        rotation = _find_rotation(job, check)
         if check in failed:
             # It would fail again, and its pairs cannot be judged any further.
             left_out[check] = "a run of it failed"
@@ -111,17 +110,16 @@ def divide_among_boots(job: Qualification, session: Session, rounds: Sequence[Ro
     return divided
 
 
-def _find_rotations(job: Qualification) -> dict[str, Rotation]:
-    """Return the rotation of each check's runs; that of one place for a check that is not listed."""
-    return defaultdict(Rotation, {entry.case: job.rotation(entry.nodes) for entry in job.entries})
+def _find_rotation(job: Qualification, case: str) -> Rotation:
+    """Return the rotation of a case's runs; that of one place for a case that is not listed."""
+    return next((job.rotation(entry.nodes) for entry in job.entries if entry.case == case), Rotation())
 
 
 def count_unfinished_turns(job: Qualification, session: Session, part: Round) -> dict[str, int]:
     """Return by check how many turns of a round are not complete; checks that failed are left out."""
-    failed, rotations = {failure.check for failure in session.failures}, _find_rotations(job)
-    unfinished = {}
+    failed, unfinished = {failure.check for failure in session.failures}, {}
     for check in sorted({*(part.checks or select_cases(job.request, _list_fit(job)))} - failed):
-        rotation = rotations[check]
+        rotation = _find_rotation(job, check)
         runs = Counter(turn for turn in _list_turns(session, check, rotation) if turn >= part.first)
         complete = sum(count >= 2 * rotation.places for count in runs.values())
         if (missing := part.last - part.first + 1 - complete) > 0:
@@ -145,10 +143,9 @@ def repeat_unfinished(job: Qualification, session: Session, part: Round) -> list
     Nothing that was finished is run again.  A pair of which one run was finished gets a new number with both
     its runs, since the runs of a pair follow each other; if runs rotate, so does a turn.
     """
-    rotations = _find_rotations(job)
     ranges: dict[str, tuple[int, int]] = {}
     for check, count in count_unfinished_turns(job, session, part).items():
-        rotation = rotations[check]
+        rotation = _find_rotation(job, check)
         first = max([*_list_turns(session, check, rotation), part.first - 1]) + 1
         ranges[check] = (first, _find_last_turn(first, count * rotation.places, rotation))
     return _make_rounds(session, ranges)

@@ -15,7 +15,7 @@ from virtqual.identity.record import LinkRate
 from virtqual.site import host_records
 from virtqual.site.hosts import NodesOfHosts, count_max_nodes
 from virtqual.site.options import Options
-from virtqual.site.waiting import MAX_WAIT_HOURS
+from virtqual.site.waiting import DEFAULT_WAIT_HOURS, MAX_WAIT_HOURS
 
 #: The build of a hypervisor before `ask_hosts` has brought the records of its hosts.
 BUILD_NOT_ASKED = "not asked yet"
@@ -74,7 +74,7 @@ class PartitionExtras(BaseModel):
     own_scheduler: StrictBool = False
     session_access: Options = ()
     #: How long a command waits for nodes.
-    wait_hours: Annotated[float, Field(strict=True, gt=0, le=MAX_WAIT_HOURS)] = 24
+    wait_hours: Annotated[float, Field(strict=True, gt=0, le=MAX_WAIT_HOURS)] = DEFAULT_WAIT_HOURS
     nodes_of_hosts: NodesOfHosts = {}
     #: For a site's own checks.
     site: dict[str, Any] = {}

@@ -35,8 +35,8 @@ _MEANINGS = {
     "JobHeldAdmin": "an administrator holds it back",
     "JobHeldUser": "it is held back; `scontrol release` lets it go",
 }
-#: A year.
-MAX_WAIT_HOURS = 8784
+#: The longest is a year.
+DEFAULT_WAIT_HOURS, MAX_WAIT_HOURS = 24.0, 8784
 #: A job of free nodes begins within this time, and nothing is said about it.
 SHORT_WAIT_S = 3.0
 
