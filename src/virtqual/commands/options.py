@@ -18,7 +18,7 @@ def _check_hours(hours: float | None) -> float | None:
     return hours
 
 
-def check_patterns(option: typer.CallbackParam, patterns: list[str] | None) -> list[str] | None:
+def _check_patterns(option: typer.CallbackParam, patterns: list[str] | None) -> list[str] | None:
     """Refuse what is no regular expression."""
     for pattern in patterns or ():
         try:
@@ -44,8 +44,13 @@ Stack = Annotated[str, typer.Option(help="software stack (default: the one with 
 Names = Annotated[
     list[str] | None,
     typer.Option(
-        "-n", "--name", metavar="REGEX", help="only checks whose name matches", callback=check_patterns
+        "-n", "--name", metavar="REGEX", help="only checks whose name matches", callback=_check_patterns
     ),
+]
+
+Tags = Annotated[
+    list[str] | None,
+    typer.Option("-t", "--tag", metavar="REGEX", help="only checks with this tag", callback=_check_patterns),
 ]
 
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="write an HTML file instead")]

@@ -11,15 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual import qualify as main_job
-from virtqual.commands.options import (
-    NODES_HELP,
-    Names,
-    Stack,
-    System,
-    WaitHours,
-    check_against,
-    check_patterns,
-)
+from virtqual.commands.options import NODES_HELP, Names, Stack, System, Tags, WaitHours, check_against
 from virtqual.errors import UsageError
 from virtqual.files.wording import Range, format_range, format_time, pluralize
 from virtqual.qualify.forecast import Forecast, forecast
@@ -45,10 +37,6 @@ HypervisorClass = Annotated[
 ]
 Full = Annotated[
     bool, typer.Option("--full", help="also the longer cases, without which no build is qualified")
-]
-Tags = Annotated[
-    list[str] | None,
-    typer.Option("-t", "--tag", metavar="REGEX", help="only checks with this tag", callback=check_patterns),
 ]
 Pairs = Annotated[
     int | None,
