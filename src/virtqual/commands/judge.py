@@ -73,13 +73,13 @@ def command(
     if budget is not None and margin is not None:
         stated = {gate: Budget.build(budget, margin=margin, gate=gate) for gate in get_args(Gate)}
     allowed = Allowed(project_references(), hypervisor_class, stated)
-    names, answers = _judge_file(file, allowed, against or "")
-    (_print_lines if as_json else _print_tables)(names, answers)
-    raise typer.Exit(EXIT_CODES[first_of(answer.outcome for answer in answers)])
+    judged = _judge_file(file, allowed, against or "")
+    (_print_lines if as_json else _print_tables)(judged)
+    raise typer.Exit(EXIT_CODES[first_of(answer.outcome for _, answer in judged)])
 
 
-def _judge_file(file: Path, allowed: Allowed, against: str) -> tuple[list[str], list[SessionVerdict]]:
-    """Return the names of the sessions of a file, and the verdict of each."""
+def _judge_file(file: Path, allowed: Allowed, against: str) -> list[tuple[str, SessionVerdict]]:
+    """Return the sessions of a file by name, and the verdict of each."""
     name = allowed.hypervisor_class
     chosen = allowed.references.hypervisor_class(name) if name else None
     file = Path("/dev/stdin") if str(file) == "-" else file
@@ -91,9 +91,8 @@ def _judge_file(file: Path, allowed: Allowed, against: str) -> tuple[list[str], 
             series = read_series(file, lambda rows: status.update(Text(f"reading {file}: {rows:,} rows")))
             cases = cases_of_file(str(file), series, allowed, against)
             status.update(Text(f"judging {sum(map(len, cases)):,} series"))
-            return list(series), judge_sessions(
-                cases, hypervisor_class=chosen, min_pairs=choose_min_pairs(chosen)
-            )
+            answers = judge_sessions(cases, hypervisor_class=chosen, min_pairs=choose_min_pairs(chosen))
+            return list(zip(series, answers, strict=True))
     except BudgetError as error:
         raise UsageError(f"{file}: {error}") from error
     finally:
@@ -109,29 +108,23 @@ def _list_reasons(answer: SessionVerdict) -> list[str]:
     return reasons
 
 
-def _print_lines(names: list[str], answers: list[SessionVerdict]) -> None:
+def _print_lines(judged: list[tuple[str, SessionVerdict]]) -> None:
     try:
-        for name, answer in zip(names, answers, strict=True):
+        for name, answer in judged:
             for verdict in answer.verdicts:
-                sys.stdout.write(
-                    VerdictLine(session=name, **dict(verdict)).model_dump_json(by_alias=True) + "\n"
-                )
-            line = SessionLine(
-                session=name,
-                outcome=answer.outcome,
-                slow_runs=answer.slow_runs,
-                reasons=_list_reasons(answer),
-            )
-            sys.stdout.write(line.model_dump_json(by_alias=True) + "\n")
+                print(VerdictLine(session=name, **dict(verdict)).model_dump_json(by_alias=True))
+            reasons, slow_runs = _list_reasons(answer), answer.slow_runs
+            line = SessionLine(session=name, outcome=answer.outcome, slow_runs=slow_runs, reasons=reasons)
+            print(line.model_dump_json(by_alias=True))
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader, such as `head`, has ended: the exit code is the same.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _print_tables(names: list[str], answers: list[SessionVerdict]) -> None:
+def _print_tables(judged: list[tuple[str, SessionVerdict]]) -> None:
     terminal = Terminal()
-    for name, answer in zip(names, answers, strict=True):
+    for name, answer in judged:
         terminal.console.print(Text("session ").append(name, "bold"))
         terminal.verdicts(answer.verdicts, answer.slow_runs)
         terminal.hosts(answer.verdicts, answer.outliers)

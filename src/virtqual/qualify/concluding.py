@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import date, datetime
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from virtqual import paths
 from virtqual.errors import exit_code_of
@@ -28,35 +29,21 @@ MAX_EARLIER_SESSIONS = 30
 
 
 def conclude_session(
-    log: Log,
-    earlier: Session | None,
-    *,
-    looks: Sequence[int] = LOOKS,
-    interrupted: bool = False,
-    broken: Sequence[str] = (),
-    node_lost: bool = False,
-    not_run: Sequence[str] = (),
-    too_large: Sequence[str] = (),
-    share: int = 1,
+    log: Log, earlier: Session | None, *, not_run: Sequence[str] = (), **circumstances: Any
 ) -> Session:
     """Judge a session from its log, conclude it, and write its documents.
 
-    `Basis` describes the arguments; `not_run` are the checks that cannot run here, by reason.
+    `not_run` are the checks that cannot run here, by reason; `circumstances` are fields of `Basis`.
     """
     session = log.session()
     session.not_run = list(not_run)
     session.basis = Basis(
         runs=session.measured,
-        looks=tuple(looks),
-        share=share,
         slow_before=_find_earlier_slow_runs(session),
         today=date.today(),
         earlier=earlier.measured if earlier else "",
-        interrupted=interrupted,
-        broken=tuple(broken),
-        node_lost=node_lost,
-        too_large=tuple(too_large),
         provenance=provenance(),
+        **{"looks": LOOKS, **circumstances},
     )
     try:
         draw_conclusion(session, earlier, log.directory)
