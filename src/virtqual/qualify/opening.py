@@ -6,6 +6,7 @@ import datetime
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -166,10 +167,10 @@ def _begin_session(job: Qualification, notes: list[str]) -> Qualification:
 
 def _name_outliers(job: Qualification) -> Iterator[str]:
     """Yield a note about each host that the earlier session set aside and this one may use."""
-    nodes_of = {side: job.system.partition(side).extras.nodes_of_hosts for side in SIDES}
-    hosts = {
-        host for side in SIDES for host in find_hosts(nodes_of[side], job.watch.nodes(side), side).values()
-    }
+    hosts = set[str]()
+    for side in SIDES:
+        nodes_of_hosts = job.system.partition(side).extras.nodes_of_hosts
+        hosts.update(find_hosts(nodes_of_hosts, job.watch.nodes(side), side).values())
     for outlier in job.earlier.outliers if job.earlier else ():
         if hosts.intersection(outlier.host.split("+")):
             yield (
@@ -182,22 +183,17 @@ def _find_resumable(name: str, on: str) -> tuple[Log, Request]:
     """Return the log of a session that can go on, and its request."""
     log = Log(find_for(name, paths.sessions(), on))
     session = log.session()
+    subject = f"session {session.session}"
     if on not in ("", session.system):
-        raise UsageError(f"session {session.session} is of system {session.system!r}, not of {on!r}")
+        raise UsageError(f"{subject} is of system {session.system!r}, not of {on!r}")
     if not paths.is_trusted(log.path.lstat()):
-        raise RefusedError(f"session {session.session} belongs to another user, and names jobs to cancel")
+        raise RefusedError(f"{subject} belongs to another user, and names jobs to cancel")
     if session.is_empty:
-        raise UsageError(
-            f"session {session.session} has no run: there is nothing to go on with; begin a new one"
-        )
+        raise UsageError(f"{subject} has no run: there is nothing to go on with; begin a new one")
     if session.request is None:
-        raise UsageError(
-            f"session {session.session} was a plain ReFrame run: only those of `virtqual qualify` can go on"
-        )
+        raise UsageError(f"{subject} was a plain ReFrame run: only those of `virtqual qualify` can go on")
     if session.outcome not in OPEN_OUTCOMES:
-        raise UsageError(
-            f"session {session.session} is concluded ({session.outcome}): there is nothing left of it to run"
-        )
+        raise UsageError(f"{subject} is concluded ({session.outcome}): there is nothing left of it to run")
     return log, session.request
 
 
@@ -456,16 +452,8 @@ def probe_nodes(job: Qualification) -> Session | None:
     """Probe a node of each partition; return the session if it ends because they may not be compared."""
     if not (job.held or job.system.native.own_scheduler):
         job.screen.note("a short job looks at a node of each partition first")
-    nodes = {
-        side: probe.probe_node(
-            job.system,
-            side,
-            job.screen.note,
-            allocation=job.held,
-            wait_hours=job.request.wait_hours,
-        )
-        for side in SIDES
-    }
+    look = partial(probe.probe_node, allocation=job.held, wait_hours=job.request.wait_hours)
+    nodes = {side: look(job.system, side, job.screen.note) for side in SIDES}
     job.log.append(Probed(nodes=nodes))
     stack = manifest.load(paths.stacks() / job.head.stack["name"] / manifest.FILE)
     findings = compare(nodes["native"], nodes["virtual"], policy(), job.head.hypervisor_class, stack.targets)
