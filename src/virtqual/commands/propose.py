@@ -23,14 +23,9 @@ from virtqual.site.hosts import shorten
 
 
 def command(
-    sessions: Annotated[
-        list[str], typer.Argument(help="sessions to make references of (id, path or 'last')")
-    ],
+    sessions: Annotated[list[str], typer.Argument(help="sessions to take (id, path or 'last')")],
     hosts: Annotated[
-        bool,
-        typer.Option(
-            "--hosts", help="propose how much the hosts of both sides differ, from native runs on all"
-        ),
+        bool, typer.Option("--hosts", help="propose how much hosts differ, from native runs on all of them")
     ] = False,
     write: Annotated[bool, typer.Option("--write", help="write the files after showing the diff")] = False,
 ) -> None:

@@ -21,12 +21,10 @@ _console = verbatim(soft_wrap=True)
 @app.command()
 def register(
     spack: Annotated[
-        Path | None,
-        typer.Option(help="directory of the installed Spack environment (default: the checkout)"),
+        Path | None, typer.Option(help="directory of the installed Spack environment (default: the checkout)")
     ] = None,
     modules: Annotated[
-        Path | None,
-        typer.Option(help="YAML file of the modules that provide programs which are installed already"),
+        Path | None, typer.Option(help="YAML file of the modules that provide programs you already have")
     ] = None,
 ) -> None:
     """Write the manifest of installed programs, and say which checks they let run."""

@@ -38,9 +38,7 @@ def end_leftovers(system: str) -> Iterator[str]:
             continue
         if session.outcome == Conclusion().outcome:
             jobs = cancel_jobs(log.unfinished())
-            ended = "it left no job behind"
-            if jobs:
-                ended = f"its jobs {', '.join(jobs)} still ran and were cancelled"
+            ended = f"its jobs {', '.join(jobs)} still ran and were cancelled" if jobs else "it left no job"
             if remove_if_empty(log):
                 yield f"session {name} had ended before its first run, and was removed: {ended}"
                 continue
