@@ -65,26 +65,22 @@ def _show(session: Session, console: Console) -> None:
             "(docs/system-file.md, All nodes at once)."
         )
         return
-    sides = {
-        side: {h for run in session.runs if run.side == side for h in run.hosts.values()} for side in SIDES
-    }
-    kinds = [
-        (host, side, hosts) for side, hosts in sides.items() for host in sorted(hosts, key=node_sort_key)
-    ]
+    rows: list[tuple[str, str, set[str]]] = []
+    for side in SIDES:
+        kind = {host for run in session.runs if run.side == side for host in run.hosts.values()}
+        rows += [(f"{host} ({side})", host, kind) for host in sorted(kind, key=node_sort_key)]
     console.print("\nTime by host, above (+) or below (-) the others of its kind:")
     numbered = list(enumerate(verdicts, 1))
     outliers = {outlier.host for outlier in session.outliers}
-    widest = max(len(f"{host} ({side})") for host, side, _ in kinds)
-    columns = max(1, (console.width - widest) // _CELL_CHARS)
+    columns = max(1, (console.width - max(len(label) for label, *_ in rows)) // _CELL_CHARS)
     for part in (numbered[at : at + columns] for at in range(0, len(numbered), columns)):
         table = Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="dim")
         table.add_column("host", no_wrap=True)
         for number, _ in part:
             table.add_column(f"[{number}]", justify="right", no_wrap=True, min_width=_CELL_CHARS - 2)
-        for host, side, hosts in kinds:
-            table.add_row(
-                f"{host} ({side})", *(_compare_host(verdict, host, hosts, outliers) for _, verdict in part)
-            )
+        for label, host, kind in rows:
+            figures = (_compare_host(verdict, host, kind, outliers) for _, verdict in part)
+            table.add_row(label, *figures)
         console.print(table)
         for number, verdict in part:
             console.print(f"[{number}] {verdict.metric} {verdict.setting}", style="dim")
