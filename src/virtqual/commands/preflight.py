@@ -29,6 +29,7 @@ from virtqual.session import judge, store
 from virtqual.site.configuration import load_system
 from virtqual.site.probe import probe_node
 from virtqual.stack import manifest
+from virtqual.stack.manifest import ProcessorTarget
 from virtqual.verdict.pairs import SIDES
 
 Compared = Annotated[
@@ -97,7 +98,7 @@ def _examine_nodes(
     files: Sequence[str], system: str, hypervisor_class: str, wait: float | None
 ) -> tuple[str, Sequence[Finding]]:
     """Return the class, and the findings between two identity files, or a node of each partition."""
-    targets: Sequence[str] = ()
+    targets: Sequence[ProcessorTarget] = ()
     if system:
         read_site_notify()
         site = ask_hosts(load_system(system))
