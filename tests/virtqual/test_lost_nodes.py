@@ -79,7 +79,7 @@ def job(tmp_path):
     job = SimpleNamespace(
         request=Request(system="x"),
         capacity=(set(), 4),
-        system=SimpleNamespace(nodes=4),
+        system=SimpleNamespace(nodes=4, virtual=SimpleNamespace(recreate_vms=())),
         watch=watch,
         log=log,
         broken=[],
@@ -130,7 +130,6 @@ def test_failures_that_a_loss_caused_do_not_count_when_more_pairs_are_planned(jo
         return job.log.append(SetAside(loss=LOSS)) or True
 
     planned = []
-    job.system.virtual.recreate_vms = ()
     job.first_pairs, job.earlier, job.looks = 4, None, LOOKS
     monkeypatch.setattr(qualify, "run_round", lose_node)
     monkeypatch.setattr(qualify, "set_lost_nodes_aside", set_aside)
@@ -187,7 +186,7 @@ def test_what_was_cut_off_is_asked_for_by_check():
     job = SimpleNamespace(
         entries=entries,
         request=Request(system="x"),
-        has=(set(), 1),
+        capacity=(set(), 1),
         rotation=lambda nodes: Rotation(),
     )
     sides = ("native", "virtual")

@@ -19,6 +19,7 @@ from virtqual.commands.options import WaitHours
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files.records import write_file
 from virtqual.identity import readers
+from virtqual.qualify.opening import choose_class, find_stated_class
 from virtqual.report.console import verbatim
 from virtqual.site import audit, probe, slurm, systems
 from virtqual.site.configuration import load_system, read_systems
@@ -95,8 +96,6 @@ def check_system(
     Exit code: 0 nothing; 2 something; 4 the class is not for these VMs; 5 Slurm or a
     node does not answer.
     """
-    from virtqual.qualify.opening import choose_class, find_stated_class
-
     try:
         system = load_system(name)
     except SystemFileError as error:

@@ -194,7 +194,7 @@ def plan_cases(entries: Iterable[Entry], system: System, session: Session | None
     for entry in entries:
         seconds = durations[entry.case].medians if entry.case in durations else {}
         assumed = Range(*entry.run_seconds.get(scale, (aim, aim * repetitions.MAX_SLOWER)))
-        cases.append(PlannedCase(entry.case, entry.nodes, seconds, assumed))
+        cases.append(PlannedCase(entry.name, entry.nodes, seconds, assumed))
     return cases
 
 
