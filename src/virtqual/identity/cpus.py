@@ -14,12 +14,7 @@ MAX_DIGITS = 5
 
 
 def cpu_list(text: str, max_cpus: int = MAX_CPUS) -> frozenset[int]:
-    """Read a kernel CPU list that names at most `max_cpus` CPUs.
-
-    Raises
-    ------
-    ValueError
-        The text is not a CPU list, or names a CPU from `MAX_CPUS` on.
+    """Read a kernel CPU list; raise ValueError if it is none, or names more or higher CPUs than allowed.
 
     Examples
     --------

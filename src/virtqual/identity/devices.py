@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from virtqual.identity import record
-from virtqual.identity.gather import NodeFiles
+from virtqual.identity.gather import LINK_FILES, NodeFiles
 from virtqual.identity.record import Count, Kind, NotObservable, Text, seen, unseen
 
 _NET, _IB = "/sys/class/net", "/sys/class/infiniband"
@@ -28,13 +28,13 @@ def kind(driver: Text, pci_id: Text, *, virtual_function: bool, guest: bool) -> 
 
     `virtual_function` tells that the kernel shows its physical function, which a guest cannot see.
     """
-    if seen(driver) and driver in _PARAVIRTUAL:
+    if driver in _PARAVIRTUAL:
         return "paravirtual"
-    if virtual_function or (seen(driver) and driver in _VF_DRIVERS) or (seen(pci_id) and pci_id in _VF_IDS):
+    if virtual_function or driver in _VF_DRIVERS or pci_id in _VF_IDS:
         return "virtual function"
     if not guest:
         return "physical"
-    if (seen(driver) and driver in _EMULATED) or (seen(pci_id) and pci_id in _EMULATED_IDS):
+    if driver in _EMULATED or pci_id in _EMULATED_IDS:
         return "emulated"
     if seen(pci_id):
         return "passthrough"
@@ -130,19 +130,14 @@ class _Device:
 
     @property
     def link(self) -> record.PcieLink | NotObservable:
-        speeds = ("current_link_speed", "max_link_speed")
-        if all(f"{self.path}/device/{name}" not in self.files.texts for name in speeds):
+        speed_files = (f"{self.path}/device/{LINK_FILES[field]}" for field in ("speed", "best_speed"))
+        if self.files.texts.keys().isdisjoint(speed_files):
             return unseen("its device shows no PCIe link")
-        return record.PcieLink(
-            speed=self._read_link("current_link_speed"),
-            width=self._read_link("current_link_width"),
-            best_speed=self._read_link("max_link_speed"),
-            best_width=self._read_link("max_link_width"),
-        )
+        return record.PcieLink(**{field: self._read_link(name) for field, name in LINK_FILES.items()})
 
     def _read_link(self, name: str) -> Text:
         text = self.read(f"device/{name}")
-        # The kernel prints an absent link, of virtual functions and emulated bridges, in three ways.
+        # The kernel prints the absent link of a virtual function or an emulated bridge in three ways.
         if seen(text) and (text.lower().startswith("unknown") or text in ("0", "255")):
             return unseen(f"the kernel says {text!r}")
         return text

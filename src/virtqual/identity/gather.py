@@ -1,8 +1,4 @@
-"""Gather the small files that say what a node is.
-
-:func:`script` gathers them in POSIX shell by one unprivileged `grep`, also on nodes without Python.
-:mod:`virtqual.identity.readers` makes the record.
-"""
+"""Gather the small files that say what a node is, by a script that needs neither Python nor privileges."""
 
 from __future__ import annotations
 
@@ -13,16 +9,22 @@ from dataclasses import dataclass
 from virtqual.files import execute
 from virtqual.identity.record import NotObservable, unseen
 
-#: Lines of one file at most; of /proc/cpuinfo they hold the first CPU, of which 512 may follow.
+#: Lines of one file at most: /proc/cpuinfo has a part for each CPU, of which the first one suffices.
 MAX_LINES = 96
 CPU_DIR, NODE_DIR, DMI_DIR = "/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/class/dmi/id"
-_LINK = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
-_PCI = ("numa_node", "uevent", "physfn/vendor", *_LINK)
 CLOCK_DIR = "/sys/devices/system/clocksource/clocksource0"
-TRANSPARENT_PAGES_FILE, HUGE_PAGES_DIR = (
-    "/sys/kernel/mm/transparent_hugepage/enabled",
-    "/sys/kernel/mm/hugepages",
-)
+TRANSPARENT_PAGES_FILE = "/sys/kernel/mm/transparent_hugepage/enabled"
+HUGE_PAGES_DIR = "/sys/kernel/mm/hugepages"
+HARDWARE_FILES = tuple(f"{DMI_DIR}/{name}" for name in ("sys_vendor", "product_name", "product_version"))
+FIRMWARE_FILES = (f"{DMI_DIR}/bios_vendor", f"{DMI_DIR}/bios_version")
+#: Files of a device about its PCIe link, by field of :class:`~virtqual.identity.record.PcieLink`.
+LINK_FILES = {
+    "speed": "current_link_speed",
+    "width": "current_link_width",
+    "best_speed": "max_link_speed",
+    "best_width": "max_link_width",
+}
+_PCI = ("numa_node", "uevent", "physfn/vendor", *LINK_FILES.values())
 #: The files, as shell patterns.
 FILES = (
     "/proc/sys/kernel/hostname",
@@ -35,8 +37,8 @@ FILES = (
     "/proc/self/limits",
     "/proc/self/status",
     "/sys/hypervisor/type",
-    *(f"{DMI_DIR}/{name}" for name in ("sys_vendor", "product_name", "product_version")),
-    *(f"{DMI_DIR}/bios_{name}" for name in ("vendor", "version")),
+    *HARDWARE_FILES,
+    *FIRMWARE_FILES,
     f"{CLOCK_DIR}/current_clocksource",
     f"{CLOCK_DIR}/available_clocksource",
     f"{CPU_DIR}/online",
@@ -72,9 +74,6 @@ _REASON = re.compile(r"grep: (/[^:]*): (.+)")
 def script(more: Sequence[str] = (), then: str = "") -> str:
     """Return the shell script that prints what :func:`parse` reads.
 
-    `grep` names the file before each of its lines. Its messages on files that it cannot read follow after the
-    content, so that neither splits the other.
-
     Parameters
     ----------
     more
@@ -82,6 +81,8 @@ def script(more: Sequence[str] = (), then: str = "") -> str:
     then
         Shell commands that print further lines of the form ``/path:content``.
     """
+    # grep names the file before each of its lines. Its messages on files that it cannot read follow after the
+    # content, so that neither splits the other.
     files = " \\\n    ".join([*FILES, *more])
     return f"""# Prints the files that say what this node is, and why some cannot be read.
 echo {FIRST_LINE}
@@ -111,8 +112,8 @@ class NodeFiles:
 
     def under(self, directory: str) -> tuple[str, ...]:
         """Return the names of a directory's entries with a file that could be read, in natural order."""
-        start = directory.rstrip("/") + "/"
-        names = {path[len(start) :].split("/", 1)[0] for path in self.texts if path.startswith(start)}
+        start = f"{directory}/"
+        names = {path.removeprefix(start).split("/")[0] for path in self.texts if path.startswith(start)}
 
         def split_numbers(name: str) -> list[str | int]:
             return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]

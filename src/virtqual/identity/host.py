@@ -1,6 +1,6 @@
 """The facts of a hypervisor's host and of a VM, read from files and commands of the host.
 
-Each function is pure and returns the fields of :class:`~virtqual.identity.record.Host` that its text states.
+Each reader returns the fields of :class:`~virtqual.identity.record.Host` that its text states.
 """
 
 from __future__ import annotations
@@ -30,13 +30,7 @@ MAX_PINNED_CPUS = 2
 
 
 def load(path: Path) -> Host:
-    """Read a ``virtqual-host/1`` file, JSON or YAML.
-
-    Raises
-    ------
-    UsageError
-        The mistakes, by file and key.
-    """
+    """Read a ``virtqual-host/1`` file, JSON or YAML; see `make_host`."""
     # Nodes do not need the reader of YAML.
     from virtqual.files.datafile import parse, unwrap_yaml
 
@@ -44,13 +38,7 @@ def load(path: Path) -> Host:
 
 
 def make_host(content: Any, source: str) -> Host:
-    """Return a host of a ``virtqual-host/1`` mapping; `source` is its origin.
-
-    Raises
-    ------
-    UsageError
-        The mistakes, by key.
-    """
+    """Return a host of a ``virtqual-host/1`` mapping; raise UsageError with its mistakes by key."""
     if isinstance(content, Mapping):
         content = {"source": source, **content}
     try:
@@ -86,13 +74,7 @@ def read_identity(identity: Identity) -> Fields:
 
 
 def read_libvirt(text: str) -> Fields:
-    """Read a domain as ``virsh dumpxml`` prints it.
-
-    Raises
-    ------
-    UsageError
-        The file does not describe a domain of libvirt.
-    """
+    """Read a domain as ``virsh dumpxml`` prints it."""
     try:
         domain = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
@@ -106,11 +88,11 @@ def read_libvirt(text: str) -> Fields:
     pins = [cpuset for cpuset in cpusets if _count_cpus(cpuset) <= MAX_PINNED_CPUS]
     cells = domain.findall("cpu/numa/cell")
     is_strict = domain.find("numatune/memory[@mode='strict']") is not None
-    strict_nodes = domain.findall("numatune/memnode[@mode='strict']")
+    strict_cells = domain.findall("numatune/memnode[@mode='strict']")
     fields: Fields = {
         "vcpus": count,
         "vcpus_pinned": len(pins) >= count,
-        "memory_pinned": is_strict or bool(cells and len(strict_nodes) >= len(cells)),
+        "memory_pinned": is_strict or len(strict_cells) >= len(cells) > 0,
         "virtual_numa_nodes": len(cells) or 1,
         "memory_backing": _HUGE if domain.find("memoryBacking/hugepages") is not None else "base pages",
         "memory_reserved": domain.find("memoryBacking/locked") is not None,
@@ -119,23 +101,12 @@ def read_libvirt(text: str) -> Fields:
         fields["accelerator"] = accelerator
     for field, path, attribute in (("hardware", "os/type", "machine"), ("cpu_mode", "cpu", "mode")):
         element = domain.find(path)
-        if element is not None and element.get(attribute):
-            fields[field] = element.get(attribute)
-    memory_mib = _read_libvirt_memory(domain)
-    if memory_mib is not None:
-        fields["memory_mib"] = memory_mib
-    return fields
-
-
-def _read_libvirt_memory(domain: ElementTree.Element) -> int | None:
-    """Return the memory of a domain, MiB."""
+        if element is not None and (value := element.get(attribute)):
+            fields[field] = value
     memory = domain.find("memory")
-    if memory is None or not memory.text:
-        return None
-    unit = memory.get("unit", "KiB").lower()
-    if unit not in _UNITS:
-        raise UsageError(f"libvirt: memory {memory.text[:60]!r} {unit[:60]} is not a size")
-    return _read_count(memory.text, "libvirt: <memory>") * _UNITS[unit] // 2**20
+    if memory is not None and memory.text:
+        fields["memory_mib"] = _read_mib(memory.text, memory.get("unit", "KiB"), "libvirt: <memory>")
+    return fields
 
 
 def read_qemu(arguments: Sequence[str]) -> Fields:
@@ -156,7 +127,9 @@ def read_qemu(arguments: Sequence[str]) -> Fields:
         elif option == "smp":
             fields["vcpus"] = _count_vcpus(value, parts.get("cpus", head), parts)
         elif option == "m":
-            fields["memory_mib"] = _read_mib(parts.get("size", head))
+            size = parts.get("size", head)
+            number = size.rstrip("kKmMgGtTiIbB")
+            fields["memory_mib"] = _read_mib(number, size[len(number) :] or "M", "QEMU: memory")
         elif option == "numa":
             cells += head == "node"
         elif option == "object" and head.startswith("memory-backend"):
@@ -224,18 +197,17 @@ def _count_vcpus(option: str, stated: str, parts: Mapping[str, str]) -> int:
     return _read_count(str(product), name, MAX_CPUS)
 
 
-def _read_mib(text: str) -> int:
-    match = re.fullmatch(r"(\d+)([kKmMgGtT]?)i?[bB]?", text)
-    if not match:
-        raise UsageError(f"QEMU: memory {text[:60]!r} is not a size")
-    return _read_count(match[1], "QEMU: memory") * _UNITS[(match[2] or "m").lower()] // 2**20
+def _read_mib(number: str, unit: str, name: str) -> int:
+    """Return a size in MiB; `name` stands in errors."""
+    if unit.lower() not in _UNITS:
+        raise UsageError(f"{name}: {number[:60]!r} {unit[:60]} is not a size")
+    return _read_count(number, name) * _UNITS[unit.lower()] // 2**20
 
 
 def read_vmx(text: str) -> Fields:
     """Read a VM's configuration file of ESXi (``.vmx``)."""
     keys = {
-        match[1].lower(): match[2]
-        for match in re.finditer(r'^\s*([\w.]+)\s*=\s*"(.*)"\s*$', text, re.MULTILINE)
+        key.lower(): value for key, value in re.findall(r'^\s*([\w.]+)\s*=\s*"(.*)"\s*$', text, re.MULTILINE)
     }
     if "virtualhw.version" not in keys:
         raise UsageError("ESXi: the .vmx file has no virtualHW.version; is it whole?")
@@ -265,9 +237,9 @@ def read_esxcli(text: str) -> Fields:
         fields |= {"vendor": keys["Product"], "build": f"{keys['Version']}-{build}", "accelerator": "esxi"}
 
     def read_key(key: str) -> int:
-        return _read_count(keys[key].split()[0], f"ESXi: {key}")
+        return _read_count(keys[key].split()[0], f"ESXi: {key}") if key in keys else 0
 
-    if nodes := "NUMA Node Count" in keys and read_key("NUMA Node Count"):
+    if nodes := read_key("NUMA Node Count"):
         fields["numa_nodes"] = nodes
         if "Physical Memory" in keys:
             fields["memory_mib_per_node"] = read_key("Physical Memory") // 2**20 // nodes

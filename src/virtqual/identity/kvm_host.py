@@ -1,7 +1,4 @@
-"""Facts of a host of KVM guests: modules, options of its kernel; each VM with its QEMU and its package.
-
-:func:`script` gathers them in POSIX shell, on hosts without Python; :func:`read_script` reads its output.
-"""
+"""Facts of a host of KVM guests: modules, options of its kernel; each VM with its QEMU and its package."""
 
 from __future__ import annotations
 
@@ -19,16 +16,14 @@ from virtqual.identity.record import Text, seen, unseen
 
 #: Modules whose parameters decide how guests run, and how their memory is mapped for adapters.
 MODULES = ("kvm*", "vfio_iommu_type1")
-#: Files besides those of every node, as shell patterns.
-FILES = tuple(f"/sys/module/{module}/{name}" for module in MODULES for name in ("*version", "parameters/*"))
-_VMS = Path(__file__).with_suffix(".sh")
 _OPTION = re.compile(r"(?:intel_iommu|amd_iommu|iommu(?:\.\w+)?)=\S+")
 _MODULE_FILE = re.compile(r"/sys/module/(\w+)/(?:parameters/)?(\w+)")
 
 
 def script() -> str:
     """Return the shell script that prints the facts of a KVM host and its VMs, for :func:`gather.parse`."""
-    return gather.script(FILES, _VMS.read_text(encoding="utf-8"))
+    files = [f"/sys/module/{module}/{name}" for module in MODULES for name in ("*version", "parameters/*")]
+    return gather.script(files, Path(__file__).with_suffix(".sh").read_text(encoding="utf-8"))
 
 
 def read_script(files: NodeFiles, vm: str | None = None) -> dict[str, Any]:
@@ -104,13 +99,7 @@ def _read_package(files: NodeFiles, process: str) -> Text:
 
 
 def select_vm(vms: Mapping[str, Mapping[str, Any]], name: str | None = None) -> dict[str, Any]:
-    """Return the fields of one VM of a host; without a name those of all, where differences are unseen.
-
-    Raises
-    ------
-    UsageError
-        No VM of this name runs there.
-    """
+    """Return the fields of one VM of a host; without a name those of all, where differences are unseen."""
     if name and name not in vms:
         raise UsageError(f"no VM {name!r} runs on this host; those that do: {', '.join(vms) or 'none'}")
     selected = [vms[name]] if name else list(vms.values())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from virtqual.identity.cpus import cpu_list
 from virtqual.identity.record import Count, NotObservable, Part, seen, unseen
@@ -14,44 +13,26 @@ COUNTERS = ("cpu_waiting_us", "memory_kib", "balloon_inflate", "balloon_deflate"
 
 
 class Load(Part):
-    """The load of one node between two notes of ``node.sh``.
+    """The load of one node between two notes of ``node.sh``."""
 
-    Attributes
-    ----------
-    seconds
-        Time between the notes, by the node's clock.
-    steal
-        Share of CPU time that the hypervisor took away, 0 to 1.
-    foreign
-        Number of CPUs that were busy beyond those of the run, at least.
-    waiting
-        Share of the time in which some task waited for a CPU (pressure stall information), 0 to 1.
-    ballooned, swapped
-        Pages that the balloon driver took or gave back, and pages swapped in or out.
-    memory_drift_mib
-        Change of the memory that the node has, MiB.
-    """
-
+    #: Time between the notes, by the node's clock.
     seconds: float
+    #: Share of CPU time that the hypervisor took away, 0 to 1.
     steal: Share
+    #: Number of CPUs that were busy beyond those of the run, at least.
     foreign: Share
+    #: Share of the time in which some task waited for a CPU (pressure stall information), 0 to 1.
     waiting: Share
+    #: Pages that the balloon driver took or gave back.
     ballooned: Count
+    #: Pages swapped in or out.
     swapped: Count
+    #: Change of the memory that the node has.
     memory_drift_mib: Count
 
 
 def between(begin: Mapping[str, str], end: Mapping[str, str], own_cpus: int) -> Load:
-    """Return the load between two notes.
-
-    Parameters
-    ----------
-    begin, end
-        Keys as ``node.sh`` writes them: ``time`` (s), ``cpu_ticks`` (``/proc/stat``), ``cpus_online``,
-        ``cpu_waiting_us`` (``/proc/pressure/cpu``), ``memory_kib`` and the counters of ``/proc/vmstat``.
-    own_cpus
-        CPUs of this node that the run could use; 0 if no run was there.
-    """
+    """Return the load between two notes of ``node.sh`` on a node of which the run could use `own_cpus`."""
     seconds = max(float(end["time"]) - float(begin["time"]), 0.0)
     before, after = ([int(tick) for tick in note["cpu_ticks"].split()[:8]] for note in (begin, end))
     ticks = [b - a for a, b in zip(before, after, strict=True)]
@@ -83,7 +64,7 @@ def between(begin: Mapping[str, str], end: Mapping[str, str], own_cpus: int) -> 
 
 def worst(loads: Sequence[Load]) -> Load:
     """Return the worst value of each field over nodes at the same time."""
-    fields: dict[str, Any] = {}
+    fields = {}
     for name in Load.model_fields:
         values = [getattr(load, name) for load in loads]
         fields[name] = max(filter(seen, values), key=abs, default=values[0])

@@ -11,7 +11,8 @@ from virtqual.identity.devices import hcas, nics
 from virtqual.identity.gather import (
     CLOCK_DIR,
     CPU_DIR,
-    DMI_DIR,
+    FIRMWARE_FILES,
+    HARDWARE_FILES,
     HUGE_PAGES_DIR,
     NODE_DIR,
     TRANSPARENT_PAGES_FILE,
@@ -39,8 +40,6 @@ def read(files: NodeFiles, used: str = "") -> record.Identity:
 
     Parameters
     ----------
-    files
-        Files of the node.
     used
         The CPUs that a run used, as a list such as ``0-3``; empty for all CPUs on which the process that
         gathered the files was allowed to run.
@@ -84,19 +83,20 @@ def _read_all(files: NodeFiles, *paths: str) -> str:
 def _read_hypervisor(files: NodeFiles) -> record.Hypervisor:
     flags = _search_cpuinfo(files, "flags")
     present = "hypervisor" in flags.split() if seen(flags) else flags
-    hardware_files = [f"{DMI_DIR}/{name}" for name in ("sys_vendor", "product_name", "product_version")]
-    firmware_files = [f"{DMI_DIR}/bios_{name}" for name in ("vendor", "version")]
-    build = re.search(r"version\s*=\s*(VMware ESXi \S+ build-\d+)", files.texts.get(VMWARE_SESSION, ""))
+    vendor = _read_vendor(files)
+    accelerator = _read_accelerator(files, vendor)
+    session = re.search(r"version\s*=\s*(VMware ESXi \S+ build-\d+)", files.texts.get(VMWARE_SESSION, ""))
     hidden = unseen("the build is not shown to guests; the hypervisor's host can say it")
-    bare = unseen("the CPU says that it runs under no hypervisor")
-    is_bare = present is False
+    build: Text = session[1] if session else hidden
+    if present is False:
+        vendor = build = accelerator = unseen("the CPU says that it runs under no hypervisor")
     return record.Hypervisor(
         present=present,
-        vendor=bare if is_bare else _read_vendor(files),
-        build=bare if is_bare else build[1] if build else hidden,
-        accelerator=bare if is_bare else _read_accelerator(files),
-        hardware=_read_all(files, *hardware_files) or files.text(hardware_files[0]),
-        firmware=_read_all(files, *firmware_files) or files.text(firmware_files[0]),
+        vendor=vendor,
+        build=build,
+        accelerator=accelerator,
+        hardware=_read_all(files, *HARDWARE_FILES) or files.text(HARDWARE_FILES[0]),
+        firmware=_read_all(files, *FIRMWARE_FILES) or files.text(FIRMWARE_FILES[0]),
     )
 
 
@@ -105,8 +105,7 @@ def _read_clocks(files: NodeFiles) -> str:
 
 
 def _read_vendor(files: NodeFiles) -> Text:
-    names = ("sys_vendor", "product_name", "bios_vendor", "bios_version")
-    firmware = _read_all(files, *(f"{DMI_DIR}/{name}" for name in names)).lower()
+    firmware = _read_all(files, *HARDWARE_FILES[:2], *FIRMWARE_FILES).lower()
     for word, vendor in _VENDORS.items():
         if word.lower() in firmware:
             return vendor
@@ -118,18 +117,16 @@ def _read_vendor(files: NodeFiles) -> Text:
     return files.text("/sys/hypervisor/type")
 
 
-def _read_accelerator(files: NodeFiles) -> Text:
+def _read_accelerator(files: NodeFiles, vendor: Text) -> Text:
     # The clock comes first: a guest under KVM has the name of its host's CPU, which may be emulated.
     if "kvm-clock" in _read_clocks(files):
         return "kvm"
     model = _search_cpuinfo(files, "model name")
     if seen(model) and "TCG" in model:
         return "tcg"
-    vendor = _read_vendor(files)
-    if seen(vendor):
-        for name, accelerator in _ACCELERATORS.items():
-            if vendor.lower().startswith(name):
-                return accelerator
+    for name, accelerator in _ACCELERATORS.items():
+        if seen(vendor) and vendor.lower().startswith(name):
+            return accelerator
     return unseen("neither the CPU's name nor a clock source tells it")
 
 
@@ -148,10 +145,11 @@ def _read_cpu(files: NodeFiles) -> record.Cpu:
 
 def cores(files: NodeFiles) -> dict[int, frozenset[int]]:
     """Return the hardware threads of the core that each CPU belongs to, as far as the node shows them."""
-    threads = {
-        cpu: files.text(f"{CPU_DIR}/cpu{cpu}/topology/thread_siblings_list") for cpu in _list_cpus(files)
+    return {
+        cpu: cpu_list(threads, MAX_THREADS)
+        for cpu in _list_cpus(files)
+        if seen(threads := files.text(f"{CPU_DIR}/cpu{cpu}/topology/thread_siblings_list"))
     }
-    return {cpu: cpu_list(text, MAX_THREADS) for cpu, text in threads.items() if seen(text)}
 
 
 def _list_cpus(files: NodeFiles) -> list[int]:
@@ -161,11 +159,9 @@ def _list_cpus(files: NodeFiles) -> list[int]:
 def _read_topology(files: NodeFiles, used: str) -> record.Topology:
     packages: dict[str, set[int]] = {}
     for cpu in _list_cpus(files):
-        package = files.text(f"{CPU_DIR}/cpu{cpu}/topology/physical_package_id")
-        if seen(package):
+        if seen(package := files.text(f"{CPU_DIR}/cpu{cpu}/topology/physical_package_id")):
             packages.setdefault(package, set()).add(cpu)
-    online = files.text(f"{CPU_DIR}/online")
-    if seen(online):
+    if seen(online := files.text(f"{CPU_DIR}/online")):
         cpu_list(online)
     siblings = cores(files)
     absent = unseen(f"{CPU_DIR}/cpu*/topology: not there")
@@ -199,10 +195,10 @@ def _read_nodes(files: NodeFiles, name: str) -> Table:
 def _read_caches(files: NodeFiles) -> Table:
     base, caches = f"{CPU_DIR}/cpu0/cache", {}
     for index in files.under(base):
-        level, size, shared, kind = (
-            files.text(f"{base}/{index}/{name}") for name in ("level", "size", "shared_cpu_list", "type")
-        )
-        if seen(level) and seen(size) and seen(shared) and seen(kind):
+        names = ("level", "type", "size", "shared_cpu_list")
+        parts = [files.text(f"{base}/{index}/{name}") for name in names]
+        if all(map(seen, parts)):
+            level, kind, size, shared = map(str, parts)
             letter = {"Data": "d", "Instruction": "i"}.get(kind, "")
             caches[f"L{level}{letter}"] = f"{size} shared by {shared}"
     return caches or unseen(f"{base}: not there")
@@ -244,11 +240,10 @@ def _read_kernel(files: NodeFiles) -> record.Kernel:
 
 
 def _read_power(files: NodeFiles) -> record.Power:
-    no_turbo, boost = files.text(f"{CPU_DIR}/intel_pstate/no_turbo"), files.text(f"{CPU_DIR}/cpufreq/boost")
     turbo: Text = unseen("no frequency driver shows it")
-    if seen(no_turbo):
+    if seen(no_turbo := files.text(f"{CPU_DIR}/intel_pstate/no_turbo")):
         turbo = "on" if no_turbo == "0" else "off"
-    elif seen(boost):
+    elif seen(boost := files.text(f"{CPU_DIR}/cpufreq/boost")):
         turbo = "on" if boost == "1" else "off"
     return record.Power(
         governor=files.text(f"{CPU_DIR}/cpu0/cpufreq/scaling_governor"),

@@ -1,7 +1,4 @@
-"""The record of a node's identity, as far as the node itself shows it: ``virtqual-identity/1``.
-
-Every value was read, or is a :class:`NotObservable` with the reason. No value is assumed.
-"""
+"""The record of a node's identity, ``virtqual-identity/1``: each value was read, or is `NotObservable`."""
 
 from __future__ import annotations
 
@@ -24,15 +21,10 @@ class Part(BaseModel):
 
 
 class NotObservable(Part):
-    """A value that cannot be seen from here, and why.
-
-    Attributes
-    ----------
-    differs
-        Not one value is true of all that was looked at: of the VMs, or of what runs and what is installed.
-    """
+    """A value that cannot be seen from here, and why."""
 
     not_observable: str = Field(min_length=1)
+    #: VMs, hosts, or the running and the installed program have different values.
     differs: bool = Field(default=False, exclude_if=operator.not_)
 
     def __str__(self) -> str:
@@ -57,6 +49,12 @@ def unseen(reason: str, *, differs: bool = False) -> NotObservable:
     return NotObservable(not_observable=reason, differs=differs)
 
 
+def read_leading_number(text: str) -> float:
+    """Return the number that a text begins with, such as 56 of ``56 Gb/sec (4X FDR)``; 0 without one."""
+    match = re.match(r"\d+(\.\d+)?", text)
+    return float(match[0]) if match else 0.0
+
+
 class Hypervisor(Part):
     """The hypervisor below a node, as firmware and CPU show it; a guest can seldom see the exact build."""
 
@@ -69,50 +67,35 @@ class Hypervisor(Part):
 
 
 class Cpu(Part):
-    """The processor that the node sees.
-
-    Attributes
-    ----------
-    signature
-        Vendor, family, model and stepping, e.g. ``GenuineIntel 6-85-7``.
-    features
-        Kernel names of CPU flags, sorted, separated by blanks.
-    """
+    """The processor that the node sees."""
 
     model: Text
+    #: Vendor, family, model and stepping, e.g. ``GenuineIntel 6-85-7``.
     signature: Text
     microcode: Text
+    #: Kernel names of CPU flags, sorted, separated by blanks.
     features: Text
 
 
 class Topology(Part):
-    """The arrangement of CPUs, memory and caches.
+    """The arrangement of CPUs, memory and caches."""
 
-    Attributes
-    ----------
-    cpus
-        List of the CPUs that are online, e.g. ``0-63``; `sockets` and `threads_per_core` count them.
-    used
-        List of the CPUs that the run, or the process that gathered the files, may use.
-    threads_used
-        Largest number of threads of one core among the CPUs in `used`.
-    packages, numa
-        CPU list by socket, and by NUMA node.
-    distances
-        Row of the kernel's distance table by NUMA node.
-    caches
-        Size and CPUs by level, of the first CPU, e.g. ``{"L3": "32768K shared by 0-7"}``.
-    """
-
+    #: List of the CPUs that are online, e.g. ``0-63``; `sockets` and `threads_per_core` count them.
     cpus: Text
+    #: List of the CPUs that the run, or the process that gathered the files, may use.
     used: Text
     sockets: Count
     threads_per_core: Count
+    #: Largest number of threads of one core among the CPUs in `used`.
     threads_used: Count
     smt: Text
+    #: CPU list by socket.
     packages: Table
+    #: CPU list by NUMA node.
     numa: Table
+    #: Row of the kernel's distance table by NUMA node.
     distances: Table
+    #: Size and CPUs by level, of the first CPU, e.g. ``{"L3": "32768K shared by 0-7"}``.
     caches: Table
 
     @property
@@ -124,7 +107,7 @@ class Topology(Part):
         return size, sharing_cpus
 
     def spanned(self, table: Table) -> tuple[str, ...] | NotObservable:
-        """Return the keys of a table of CPU lists that the CPUs in use lie in (all, if those are unknown)."""
+        """Return the keys of a table of CPU lists that have a CPU in use; all keys if those are unknown."""
         if not seen(table):
             return table
         used = cpu_list(self.used) if seen(self.used) else None
@@ -186,10 +169,11 @@ class Nic(Part):
 
 
 class Port(Part):
-    """A port of a host channel adapter; the rate as the driver prints it, e.g. ``56 Gb/sec (4X FDR)``."""
+    """A port of a host channel adapter."""
 
     number: str
     state: Text
+    #: The rate that the driver prints, e.g. ``56 Gb/sec (4X FDR)``.
     rate: Text
     link_layer: Text
 
@@ -201,8 +185,7 @@ class Port(Part):
     @property
     def gbit(self) -> float:
         """The rate in Gbit/s; 0 if it is not known."""
-        match = re.match(r"\d+(\.\d+)?", self.rate) if seen(self.rate) else None
-        return float(match[0]) if match else 0.0
+        return read_leading_number(self.rate) if seen(self.rate) else 0.0
 
 
 class Hca(Part):
@@ -222,10 +205,7 @@ NOT_ASKED = unseen("the hypervisor's host was not asked")
 
 
 class Host(Part):
-    """The facts that only the hypervisor's host can tell, if a site supplies them: ``virtqual-host/1``.
-
-    docs/preflight.md describes the fields.
-    """
+    """The facts that only the hypervisor's host can tell: ``virtqual-host/1`` (docs/preflight.md)."""
 
     schema_: Literal["virtqual-host/1"] = Field(alias="schema", default="virtqual-host/1")
     source: str
@@ -269,20 +249,11 @@ class Host(Part):
 
 
 class Identity(Part):
-    """One node.
-
-    Attributes
-    ----------
-    boot
-        Id of the kernel's boot: nodes that have the same id are the same machine.
-    tuned_profile
-        Active profile of ``tuned``.
-    locked_memory
-        Soft limit of locked memory, bytes or ``unlimited``.
-    """
+    """One node."""
 
     schema_: Literal["virtqual-identity/1"] = Field(alias="schema", default="virtqual-identity/1")
     node: Text
+    #: Id of the kernel's boot: nodes that have the same id are the same machine.
     boot: Text
     hypervisor: Hypervisor
     cpu: Cpu
@@ -292,11 +263,13 @@ class Identity(Part):
     power: Power
     nics: tuple[Nic, ...]
     hcas: tuple[Hca, ...]
+    #: Active profile of ``tuned``.
     tuned_profile: Text
+    #: Soft limit, bytes or ``unlimited``.
     locked_memory: Text
     host: Host | NotObservable = NOT_ASKED
 
-    def on(self, host: Host | NotObservable) -> Identity:
+    def on(self, host: Host) -> Identity:
         """Return the record with the facts of its hypervisor's host."""
         return self.model_copy(update={"host": host})
 

@@ -16,20 +16,13 @@ Refused = dict[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Admitted:
-    """The runs of a session after admission.
+    """The runs of a session after admission."""
 
-    Attributes
-    ----------
-    runs
-        All runs; results of a refused run carry the reason, and do not count.
-    refused
-        Reasons by name of check for which nothing of it may be judged.
-    findings
-        All differences of the sides and disturbances of runs, those that refuse first.
-    """
-
+    #: All runs; results of a refused run carry the reason, and do not count.
     runs: tuple[Run, ...]
+    #: Reasons for which nothing of a check may be judged, by the name of the check.
     refused: Refused
+    #: All differences of the sides and disturbances of runs, those that refuse first.
     findings: tuple[Finding, ...]
 
     @property
@@ -60,7 +53,7 @@ def admit(
     checked_runs, run_findings = check_runs(runs, policy, hypervisor_class, earlier)
     findings = compare_runs(runs, policy, hypervisor_class)
     reasons = refusals(findings)
-    refused = [(check, reason) for check in dict.fromkeys(run.check for run in runs) for reason in reasons]
+    refused = [(run.check, reason) for run in runs for reason in reasons]
     # The answers of a disturbed run are as good as any, so all runs are compared.
     refused += [*other_software(runs), *other_answers(runs), *other_inputs(runs)]
     transport_findings = check_transport(runs, policy, hypervisor_class, rdma_sides)
@@ -69,24 +62,25 @@ def admit(
         run for run in runs if len(run.nodes) > 1 and any("mpi" in node.says for node in run.software)
     ]
     for side, finding in transport_findings.items():
-        checks = dict.fromkeys(run.check for run in mpi_runs if run.side == side)
-        refused += [(check, reason) for check in checks for reason in refusals([finding])]
+        reasons = refusals([finding])
+        refused += [(run.check, reason) for run in mpi_runs if run.side == side for reason in reasons]
     all_findings = rank([*findings, *run_findings, *transport_findings.values()])
-    return Admitted(checked_runs, _collect([*refused, *failed]), tuple(all_findings))
+    return Admitted(checked_runs, _collect_reasons([*refused, *failed]), tuple(all_findings))
 
 
 def unfit_since(now: Admitted, earlier: Admitted) -> Refused:
     """Return the checks whose change since an earlier session may not be judged, with the reasons."""
-    pairs = [
+    refused = [
         (check, f"earlier session: {reason}")
         for check, reasons in earlier.refused.items()
         for reason in reasons
     ]
-    return _collect([*pairs, *other_inputs([*earlier.runs, *now.runs])])
+    return _collect_reasons([*refused, *other_inputs([*earlier.runs, *now.runs])])
 
 
-def _collect(pairs: Iterable[tuple[str, str]]) -> Refused:
+def _collect_reasons(reasons_of_checks: Iterable[tuple[str, str]]) -> Refused:
+    """Return each reason once, by check."""
     refused: dict[str, dict[str, None]] = {}
-    for check, reason in pairs:
+    for check, reason in reasons_of_checks:
         refused.setdefault(check, {})[reason] = None
     return {check: tuple(reasons) for check, reasons in refused.items()}

@@ -72,7 +72,7 @@ def ask_canaries(runs: Sequence[Run], all_series: Iterable[Series], max_rdma_us:
     checks = {result.series: run.check for run in runs for result in run.results}
     vms = {run.check: vm for run in runs if run.side == "virtual" for vm in run.identity.values()}
     doorbells, buffers = [], []
-    for series in all_series:
+    for series in (series for series in all_series if series.valid):
         vm = vms.get(checks[series.id])
         for (metric, setting), offset in DOORBELL_METRICS.items():
             if series.metric.name == metric and series.setting.startswith(setting):
@@ -97,10 +97,10 @@ def ask_canaries(runs: Sequence[Run], all_series: Iterable[Series], max_rdma_us:
     )
 
 
-def _summarise(answers: Iterable[Answer | None], why_none: str) -> dict[str, Any]:
+def _summarise(answers: Iterable[Answer], why_none: str) -> dict[str, Any]:
     """Return the worst state with its evidence: one program that shows the fault is enough."""
     evidence: dict[State, list[str]] = {"missing": [], "present": [], "unknown": []}
-    for state, text in filter(None, answers):
+    for state, text in answers:
         evidence[state].append(text)
     worst: State = next((state for state, texts in evidence.items() if texts), "unknown")
     return {"state": worst, "evidence": "; ".join(evidence[worst]) or why_none}
@@ -108,10 +108,9 @@ def _summarise(answers: Iterable[Answer | None], why_none: str) -> dict[str, Any
 
 def _ask(
     ask: Callable[[Curve, Curve], Answer], series: Series, vm: Identity | None, max_rdma_us: float
-) -> Answer | None:
+) -> Answer:
     """Ask a canary about the medians over the pairs; three of four pairs must agree with the answer."""
-    if not (count := len(series.valid)):
-        return None
+    count = len(series.valid)
     if reason := _explain_unobservable(series, vm, max_rdma_us):
         return "unknown", f"{series.id}: {reason}"
 

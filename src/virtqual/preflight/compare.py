@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
 
-from virtqual.identity.record import Identity, seen
+from virtqual.files.wording import list_names
+from virtqual.identity.record import Identity
 from virtqual.preflight import shares
 from virtqual.preflight.finding import ORDER, Action, Finding
 from virtqual.preflight.policy import Policy
-from virtqual.preflight.rules import RULES, Scope, Studied, UnseenError
+from virtqual.preflight.rules import RULES, Scope, UnseenError
+from virtqual.preflight.software import group_by_check
 from virtqual.runs import Run
 from virtqual.stack.manifest import ProcessorTarget
+
+MAX_NAMED_NODES = 3
 
 
 def compare(
@@ -35,26 +38,14 @@ def compare(
 def apply_rules(scope: Scope, policy: Policy, hypervisor_class: str, *arguments: object) -> list[Finding]:
     """Return what the rules of a scope find, in the policy's order; `Scope` lists their arguments."""
     findings = []
-    for item, what in _run_rules(scope, policy, hypervisor_class, *arguments):
-        reason = what if seen(what) else what.not_observable
-        action: Action | None = "report" if isinstance(what, Studied) else None
-        if not seen(what):
-            action = "unseen"
-        findings.append(policy.finding(item, reason, hypervisor_class, action=action))
-    return findings
-
-
-def _run_rules(
-    scope: Scope, policy: Policy, hypervisor_class: str, *arguments: object
-) -> Iterator[tuple[str, Any]]:
-    """Yield everything that the rules of a scope yield, each with its item."""
     for item, entry in policy.items.items():
         if RULES[item].scope == scope:
             try:
-                for what in RULES[item].check(*arguments, entry.limits_of(hypervisor_class)):
-                    yield item, what
+                for what in RULES[item].check(*arguments, **entry.limits_of(hypervisor_class)):
+                    findings.append(policy.finding(item, what, hypervisor_class))
             except UnseenError as error:
-                yield item, error.args[0]
+                findings.append(policy.finding(item, error.args[0], hypervisor_class))
+    return findings
 
 
 def rank(findings: Iterable[Finding]) -> list[Finding]:
@@ -70,69 +61,42 @@ def check_runs(
     Runs of the `earlier` session are compared with these, and are not refused. A run without identity or load
     is not checked for them.
     """
-    findings_of_copies = _check_among_runs([*earlier, *runs], policy, hypervisor_class)
-    hosts = {(virtual.check, virtual.pair): _find_host(native, virtual) for native, virtual in _pair(runs)}
+    # A session that is compared with itself has each run once.
+    runs_by_check = dict(group_by_check({_key(run): run for run in [*earlier, *runs]}.values()))
+    hosts = {_key(virtual): _find_host(native, virtual) for native, virtual in _pair(runs)}
     checked_runs = []
     findings_by_item: dict[tuple[str, str, Action], list[Finding]] = defaultdict(list)
     for run in runs:
-        host = hosts.get((run.check, run.pair)) if run.side == "virtual" else None
-        findings = [
-            *(apply_rules("load", policy, hypervisor_class, run.load) if run.load else ()),
-            *apply_rules("run", policy, hypervisor_class, run),
-            *apply_rules("metrics", policy, hypervisor_class, run, policy.metrics),
-            *findings_of_copies.get(_key(run), ()),
-            *(
-                apply_rules("shares", policy, hypervisor_class, tuple(run.identity.values()), host)
-                if host
-                else ()
-            ),
-        ]
+        findings = apply_rules("load", policy, hypervisor_class, run.load) if run.load else []
+        runs_of_check = runs_by_check[run.check]
+        findings += apply_rules("run", policy, hypervisor_class, run, runs_of_check, policy.metrics)
+        if host := hosts.get(_key(run)):
+            vms = tuple(run.identity.values())
+            findings += apply_rules("shares", policy, hypervisor_class, vms, host)
         for finding in findings:
             findings_by_item[finding.item, run.side, finding.action].append(finding)
         reasons = [f"{finding.item}: {finding.reason}" for finding in findings if finding.action == "refuse"]
         checked_runs.append(run.refusing(tuple(reasons)) if reasons else run)
     run_counts: Counter[str] = Counter(run.side for run in runs)
-    return tuple(checked_runs), [
-        _summarise(findings, f"{len(findings)} of {run_counts[side]} {side} runs")
-        for (_, side, _), findings in findings_by_item.items()
-    ]
+    summaries = []
+    for (_, side, action), findings in findings_by_item.items():
+        left_out = " left out" if action == "refuse" else ""
+        count = f"{len(findings)} of {run_counts[side]} {side} runs{left_out}"
+        summaries.append(findings[0].prefix(f"{count}, the first"))
+    return tuple(checked_runs), summaries
 
 
 def check_transport(
     runs: Sequence[Run], policy: Policy, hypervisor_class: str, sides: Collection[str]
 ) -> dict[str, Finding]:
-    """Return by side a finding for the runs whose messages did not go over the RDMA of their partition."""
-    findings_by_side: dict[str, list[Finding]] = {side: [] for side in sides}
-    for run in runs:
-        if run.side in findings_by_side:
-            findings_by_side[run.side] += apply_rules("rdma", policy, hypervisor_class, run)
-    return {
-        side: findings[0].model_copy(update={"reason": f"{side}: {findings[0].reason}"})
-        for side, findings in findings_by_side.items()
-        if findings
-    }
-
-
-def _check_among_runs(
-    runs: Sequence[Run], policy: Policy, hypervisor_class: str
-) -> dict[tuple[object, ...], list[Finding]]:
-    """Return the findings of the rules that compare all runs of a check, by run."""
-    # A session that is compared with itself has each run once.
-    by_check = defaultdict(list)
-    for run in {_key(run): run for run in runs}.values():
-        by_check[run.check].append(run)
-    findings = defaultdict(list)
-    for runs_of_check in by_check.values():
-        for item, (run, reason) in _run_rules("among", policy, hypervisor_class, runs_of_check):
-            findings[_key(run)].append(policy.finding(item, reason, hypervisor_class))
-    return findings
-
-
-def _summarise(findings: Sequence[Finding], count: str) -> Finding:
-    """Return the first of some findings, with the number of runs that have it."""
-    first = findings[0]
-    left_out = " left out" if first.action == "refuse" else ""
-    return first.model_copy(update={"reason": f"{count}{left_out}, the first: {first.reason}"})
+    """Return by side the first finding of messages that did not go over the RDMA of their partition."""
+    first_findings = {}
+    for side in sides:
+        for run in (run for run in runs if run.side == side):
+            if findings := apply_rules("rdma", policy, hypervisor_class, run):
+                first_findings[side] = findings[0].prefix(side)
+                break
+    return first_findings
 
 
 def compare_runs(runs: Sequence[Run], policy: Policy, hypervisor_class: str) -> list[Finding]:
@@ -147,7 +111,7 @@ def compare_runs(runs: Sequence[Run], policy: Policy, hypervisor_class: str) -> 
             nodes_by_finding[finding].append(f"{native.node} with {virtual.node}")
     return rank(
         # Nodes are named if only some of them show the finding.
-        finding if len(nodes) == len(node_pairs) else finding.add_nodes(nodes)
+        finding if len(nodes) == len(node_pairs) else finding.prefix(list_names(nodes, MAX_NAMED_NODES))
         for finding, nodes in nodes_by_finding.items()
     )
 
@@ -174,8 +138,8 @@ def _find_host(native: Run, virtual: Run) -> Identity | None:
 def peers(runs: Sequence[Run]) -> list[tuple[Identity, Identity, bool]]:
     """Return the nodes that worked for the same pair of runs, native and virtual, each combination once.
 
-    Only these used their CPUs alike: a run of one task says nothing of a run that fills the node.  Each
-    VM is compared with a share of the native node, and this is stated, if several VMs ran beside one node.
+    Only these used their CPUs alike: a run of one task says nothing of a run that fills the node. Each VM is
+    compared with a share of the native node, and this is stated, if several VMs ran beside one node.
     """
     combinations: dict[tuple[str, str], tuple[Identity, Identity, bool]] = {}
     for native, virtual in _pair(runs):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from virtqual.files.wording import list_names
-
 #: ``refuse``: nothing may be judged; ``report``: a person should know; ``unseen``: could not be compared.
 Action = Literal["refuse", "report", "unseen"]
 ORDER: tuple[Action, ...] = ("refuse", "report", "unseen")
-MAX_NAMED_NODES = 3
 
 
 class Finding(BaseModel):
@@ -26,9 +23,9 @@ class Finding(BaseModel):
     remedy: str
     protects: tuple[str, ...]
 
-    def add_nodes(self, nodes: Sequence[str]) -> Finding:
-        """Return the finding with the names of the first nodes that show it."""
-        return self.model_copy(update={"reason": f"{list_names(nodes, MAX_NAMED_NODES)}: {self.reason}"})
+    def prefix(self, words: str) -> Finding:
+        """Return the finding with words before its reason, such as the nodes that show it."""
+        return self.model_copy(update={"reason": f"{words}: {self.reason}"})
 
     @property
     def text(self) -> str:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from virtqual.files.wording import pluralize
 from virtqual.identity.cpus import cpu_list
-from virtqual.identity.record import Identity, NotObservable, Topology, seen
+from virtqual.identity.record import Identity, NotObservable, Topology, seen, unseen
 from virtqual.preflight import shares
-from virtqual.preflight.rules import Found, Limits, Studied, differs, report_unseen, require, rule
+from virtqual.preflight.rules import Found, Studied, differs, report_unseen, require, rule
 from virtqual.site.hosts import find_overcommitment
 
 
-def _find_spanned(topology: Topology) -> tuple[tuple[str, ...], tuple[str, ...]] | NotObservable:
-    """Return the sockets and the NUMA nodes that the CPUs in use lie in."""
+def _count_spanned(topology: Topology) -> tuple[int, int] | NotObservable:
+    """Return the number of sockets, and of NUMA nodes, that the CPUs in use lie in."""
     sockets, nodes = topology.spanned(topology.packages), topology.spanned(topology.numa)
     if not seen(sockets):
         return sockets
-    return (sockets, nodes) if seen(nodes) else nodes
+    return (len(sockets), len(nodes)) if seen(nodes) else nodes
 
 
 def _is_stated_hidden(virtual: Identity) -> bool:
@@ -25,93 +26,88 @@ def _is_stated_hidden(virtual: Identity) -> bool:
     return seen(virtual.host) and virtual.host.numa_hidden is True
 
 
-def _studied(virtual: Identity, reason: str) -> str:
+def _mark_studied(virtual: Identity, reason: str) -> str:
     """Return a reason, which refuses nothing if the system file states that the VM shows fewer nodes."""
     if _is_stated_hidden(virtual):
         return Studied(f"{reason}; this is studied, as extras.numa_hidden states")
     return reason
 
 
-@rule("nodes", "numa-hidden")
-def numa_hidden(native: Identity, virtual: Identity, limits: Limits) -> Found:
-    """A guest that sees fewer nodes than its CPUs lie in cannot place memory beside them.
-
-    It is reported instead of refused if the system file states it. The statement must be true.
-    """
-    yield from report_unseen("NUMA nodes", *map(_find_spanned, (native.topology, virtual.topology)))
-    for reason in _find_hidden_nodes(native, virtual):
-        yield _studied(virtual, reason)
-    real, shown = native.topology.numa, virtual.topology.numa
-    if _is_stated_hidden(virtual) and seen(real) and seen(shown) and len(shown) >= max(2, len(real)):
-        yield f"extras.numa_hidden says that NUMA nodes are hidden; the VM shows {len(shown)}, as native does"
-
-
-def _find_hidden_nodes(native: Identity, virtual: Identity) -> Iterator[str]:
-    native_span, virtual_span = _find_spanned(native.topology), _find_spanned(virtual.topology)
-    if (
-        seen(native_span)
-        and seen(virtual_span)
-        and len(virtual_span[1]) < len(native_span[1])
-        and not _shows_all_nodes(native, virtual)
-    ):
-        yield (
-            f"the CPUs in use lie in {len(native_span[1])} NUMA nodes natively, the VM shows "
-            f"{len(virtual_span[1])}: it cannot place memory beside them"
-        )
-    elif not seen(native_span) and seen(virtual_span) and len(virtual_span[1]) < len(virtual_span[0]):
-        yield f"the VM shows {len(virtual_span[0])} sockets but {len(virtual_span[1])} NUMA node"
-    host = virtual.host
-    if seen(host) and seen(host.numa_nodes) and seen(host.cpus_per_node) and seen(virtual_span):
-        online = virtual.topology.cpus
-        cpus = len(cpu_list(online)) if seen(online) else 0
-        if host.numa_nodes > 1 and len(virtual_span[1]) == 1 and cpus > host.cpus_per_node:
-            yield f"the VM shows one NUMA node of {cpus} CPUs, a node of its host has {host.cpus_per_node}"
-
-
 def _shows_all_nodes(native: Identity, virtual: Identity) -> bool:
-    """Tell whether a VM shows as many NUMA nodes as its CPUs fill of the hardware's: then it hides none."""
+    """Return whether a VM shows as many NUMA nodes as its CPUs fill of the hardware's."""
     real, shown, cpus = native.topology.numa, virtual.topology.numa, virtual.topology.cpus
     if not (seen(real) and seen(shown) and seen(cpus)):
         return False
     return len(cpu_list(cpus)) <= len(shown) * max(len(cpu_list(node)) for node in real.values())
 
 
-@rule("nodes", "numa-spread")
-def numa_spread(native: Identity, virtual: Identity, limits: Limits) -> Found:
-    """Native CPUs of more nodes have more memory controllers than a VM that was sized to one: no overhead."""
-    native_span, virtual_span = _find_spanned(native.topology), _find_spanned(virtual.topology)
-    if not (seen(native_span) and seen(virtual_span)):
+@rule("nodes", "numa-hidden")
+def numa_hidden(native: Identity, virtual: Identity) -> Found:
+    """A guest that sees fewer nodes than its CPUs lie in cannot place memory beside them.
+
+    It is reported instead of refused if the system file states it. The statement must be true.
+    """
+    yield from report_unseen("NUMA nodes", *map(_count_spanned, (native.topology, virtual.topology)))
+    for reason in _find_hidden_nodes(native, virtual):
+        yield _mark_studied(virtual, reason)
+    real, shown = native.topology.numa, virtual.topology.numa
+    if _is_stated_hidden(virtual) and seen(real) and seen(shown) and len(shown) >= max(2, len(real)):
+        yield f"extras.numa_hidden says that NUMA nodes are hidden; the VM shows {len(shown)}, as native does"
+
+
+def _find_hidden_nodes(native: Identity, virtual: Identity) -> Iterator[str]:
+    native_counts, virtual_counts = _count_spanned(native.topology), _count_spanned(virtual.topology)
+    if not seen(virtual_counts):
         return
-    nodes = [len(side[1]) for side in (native_span, virtual_span)]
-    if nodes[1] < nodes[0] and _shows_all_nodes(native, virtual):
-        reason = (
-            f"the CPUs in use lie in {nodes[0]} NUMA nodes natively and in {nodes[1]} of a VM that hides none"
+    sockets, shown = virtual_counts
+    if not seen(native_counts):
+        if shown < sockets:
+            yield f"the VM shows {sockets} sockets but {shown} NUMA node"
+    elif shown < native_counts[1] and not _shows_all_nodes(native, virtual):
+        yield (
+            f"the CPUs in use lie in {native_counts[1]} NUMA nodes natively, the VM shows {shown}: "
+            "it cannot place memory beside them"
         )
-        yield _studied(virtual, reason)
+    host, online = virtual.host, virtual.topology.cpus
+    if seen(host) and seen(host.numa_nodes) and seen(host.cpus_per_node) and seen(online):
+        cpus = len(cpu_list(online))
+        if host.numa_nodes > 1 and shown == 1 and cpus > host.cpus_per_node:
+            yield f"the VM shows one NUMA node of {cpus} CPUs, a node of its host has {host.cpus_per_node}"
+
+
+@rule("nodes", "numa-spread")
+def numa_spread(native: Identity, virtual: Identity) -> Found:
+    """Native CPUs of more nodes have more memory controllers than a VM that was sized to one: no overhead."""
+    native_counts, virtual_counts = _count_spanned(native.topology), _count_spanned(virtual.topology)
+    if seen(native_counts) and seen(virtual_counts):
+        real, shown = native_counts[1], virtual_counts[1]
+        if shown < real and _shows_all_nodes(native, virtual):
+            natively = f"the CPUs in use lie in {real} NUMA nodes natively"
+            yield _mark_studied(virtual, f"{natively} and in {shown} of a VM that hides none")
 
 
 @rule("nodes", "numa-false")
-def numa_false(native: Identity, virtual: Identity, limits: Limits) -> Found:
+def numa_false(native: Identity, virtual: Identity) -> Found:
     """A guest that shows nodes which the hardware does not have, or of another size."""
-    yield from report_unseen("NUMA nodes", *map(_find_spanned, (native.topology, virtual.topology)))
-    native_span, virtual_span = _find_spanned(native.topology), _find_spanned(virtual.topology)
-    if seen(native_span) and seen(virtual_span):
-        if len(virtual_span[1]) > len(native_span[1]):
-            real = f"the CPUs in use lie in {len(native_span[1])} NUMA nodes natively"
-            yield f"{real}, the VM shows {len(virtual_span[1])}"
-        elif len(virtual_span[1]) == len(native_span[1]) > 1:
+    native_counts, virtual_counts = _count_spanned(native.topology), _count_spanned(virtual.topology)
+    yield from report_unseen("NUMA nodes", native_counts, virtual_counts)
+    if seen(native_counts) and seen(virtual_counts):
+        real, shown = native_counts[1], virtual_counts[1]
+        if shown > real:
+            yield f"the CPUs in use lie in {real} NUMA nodes natively, the VM shows {shown}"
+        elif shown == real > 1:
             sizes = [_count_numa_cpus(node.topology) for node in (native, virtual)]
             shares = [[round(size / sum(of_side), 1) for size in of_side] for of_side in sizes]
             if shares[0] != shares[1]:
                 yield f"NUMA nodes have {sizes[0]} CPUs natively and {sizes[1]} in the VM"
-    over = _under_one_cache(virtual.topology)
+    nodes_of_cache = _list_nodes_of_cache(virtual.topology)
     # Sub-NUMA clusters share one on the hardware, too.
-    if len(over) > max(1, len(_under_one_cache(native.topology))):
-        yield f"in the VM one last-level cache spans the NUMA nodes {', '.join(over)}"
+    if len(nodes_of_cache) > max(1, len(_list_nodes_of_cache(native.topology))):
+        yield f"in the VM one last-level cache spans the NUMA nodes {', '.join(nodes_of_cache)}"
 
 
-def _under_one_cache(topology: Topology) -> list[str]:
-    """Return the NUMA nodes that a last-level cache spans; none where it is not seen."""
+def _list_nodes_of_cache(topology: Topology) -> list[str]:
+    """Return the NUMA nodes that the first CPU's last-level cache spans; none if it is not seen."""
     last, numa = topology.last_level_cache, topology.numa
     if not (seen(last) and seen(numa)):
         return []
@@ -128,12 +124,12 @@ def _count_numa_cpus(topology: Topology) -> list[int]:
 
 
 @rule("nodes", "numa-interleaved")
-def numa_interleaved(native: Identity, virtual: Identity, limits: Limits) -> Found:
+def numa_interleaved(native: Identity, virtual: Identity) -> Found:
     """Node interleaving in the firmware slows native runs: a VM then seems fast beside them.
 
     It is allowed if the system file states it. The statement must be true.
     """
-    sockets, nodes = map(len, require(_find_spanned(native.topology)))
+    sockets, nodes = require(_count_spanned(native.topology))
     interleaved = nodes < sockets and native.hypervisor.present is not True
     stated = seen(virtual.host) and virtual.host.node_interleaving is True
     if interleaved and not stated:
@@ -143,30 +139,26 @@ def numa_interleaved(native: Identity, virtual: Identity, limits: Limits) -> Fou
 
 
 @rule("nodes", "smt")
-def smt(native: Identity, virtual: Identity, limits: Limits) -> Found:
+def smt(native: Identity, virtual: Identity) -> Found:
     """Hyperthreads that one side does not show make two ranks share a core there."""
     used = native.topology.threads_used, virtual.topology.threads_used
     yield from differs("the number of threads in use of one core", *used)
-    threads = virtual.topology.threads_per_core
     host = virtual.host
-    if seen(host) and threads == 1 and host.smt == "on":
-        vcpus, a_node, nodes = host.vcpus, host.cpus_per_node, host.numa_nodes
-        if seen(vcpus) and seen(a_node) and seen(nodes) and vcpus > a_node * nodes // 2:
-            yield (
-                f"the VM has {vcpus} vCPUs as cores, its host {a_node * nodes // 2} cores with hyperthreads"
-            )
+    if seen(host) and host.smt == "on" and virtual.topology.threads_per_core == 1:
+        vcpus, node_cpus, nodes = host.vcpus, host.cpus_per_node, host.numa_nodes
+        if seen(vcpus) and seen(node_cpus) and seen(nodes) and vcpus > (cores := node_cpus * nodes // 2):
+            yield f"the VM has {vcpus} vCPUs as cores, its host {cores} cores with hyperthreads"
 
 
 @rule("nodes", "caches")
-def caches(native: Identity, virtual: Identity, limits: Limits) -> Found:
+def caches(native: Identity, virtual: Identity) -> Found:
     """Programs size their blocks by the caches that they are told of."""
-    last = [node.topology.last_level_cache for node in (native, virtual)]
-    sizes = [cache if not seen(cache) else cache[0] for cache in last]
-    yield from differs("the last-level cache", *sizes)
+    last = (node.topology.last_level_cache for node in (native, virtual))
+    yield from differs("the last-level cache", *(cache[0] if seen(cache) else cache for cache in last))
 
 
 @rule("nodes", "vm-size")
-def vm_size(native: Identity, virtual: Identity, limits: Limits) -> Found:
+def vm_size(native: Identity, virtual: Identity) -> Found:
     """A VM that does not fit one node of its host, and is not shown the nodes, runs half remote."""
     host = require(virtual.host)
     numa = virtual.topology.numa
@@ -176,16 +168,14 @@ def vm_size(native: Identity, virtual: Identity, limits: Limits) -> Found:
         ("MiB of memory", host.memory_mib, host.memory_mib_per_node),
     ):
         if not seen(of_vm) or not seen(of_node):
-            yield NotObservable(
-                not_observable=f"{what} of the VM and of a host node: {host.source} lacks one"
-            )
+            yield unseen(f"{what} of the VM and of a host node: {host.source} lacks one")
         elif of_vm > of_node * shown:
-            nodes = f"{shown} NUMA node{'' if shown == 1 else 's'}"
-            yield _studied(virtual, f"the VM has {of_vm} {what} in {nodes}, a node of its host has {of_node}")
+            size = f"{of_vm} {what} in {pluralize(shown, 'NUMA node')}"
+            yield _mark_studied(virtual, f"the VM has {size}, a node of its host has {of_node}")
 
 
 @rule("nodes", "placement")
-def placement(native: Identity, virtual: Identity, limits: Limits) -> Found:
+def placement(native: Identity, virtual: Identity) -> Found:
     """A host may move each vCPU and each page of memory that is not pinned."""
     host = require(virtual.host)
     one_node = host.numa_nodes == 1
@@ -194,13 +184,13 @@ def placement(native: Identity, virtual: Identity, limits: Limits) -> Found:
         ("memory is", host.memory_pinned, one_node),
     ):
         if not seen(pinned):
-            yield NotObservable(not_observable=f"whether the {what} pinned: {pinned.not_observable}")
+            yield unseen(f"whether the {what} pinned: {pinned.not_observable}")
         elif not pinned and not may_move:
             yield f"{host.source}: the VM's {what} not pinned"
 
 
 @rule("nodes", "overcommit")
-def overcommit(native: Identity, virtual: Identity, limits: Limits) -> Found:
+def overcommit(native: Identity, virtual: Identity) -> Found:
     """Memory that is not reserved may be taken away, and neighbours take CPU time and bandwidth.
 
     VMs of the partition do the same if those of one host have more together than the host has.
@@ -217,20 +207,14 @@ def overcommit(native: Identity, virtual: Identity, limits: Limits) -> Found:
 
 
 @rule("nodes", "memory-pages")
-def memory_pages(native: Identity, virtual: Identity, limits: Limits) -> Found:
+def memory_pages(native: Identity, virtual: Identity) -> Found:
     """Large pages on both levels, or irregular access pays for two walks of page tables."""
-    native_memory, virtual_memory = native.memory, virtual.memory
-    yield from differs(
-        "the mode of transparent huge pages",
-        native_memory.transparent_huge_pages,
-        virtual_memory.transparent_huge_pages,
-    )
+    modes = (node.memory.transparent_huge_pages for node in (native, virtual))
+    yield from differs("the mode of transparent huge pages", *modes)
     host = virtual.host
-    if (
-        seen(host)
-        and seen(host.memory_backing)
-        and not re.search("huge|large|2 ?M|1 ?G", host.memory_backing)
-    ):
+    if not seen(host):
+        return
+    if seen(host.memory_backing) and not re.search("huge|large|2 ?M|1 ?G", host.memory_backing):
         yield f"{host.source}: the VM's memory is backed by {host.memory_backing}"
-    if seen(host) and host.iommu_large_pages is False:
+    if host.iommu_large_pages is False:
         yield f"{host.source}: the IOMMU maps the VM's memory by 4 KiB pages"

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from virtqual.files.datafile import DataError, DataModel, Document, Problem, parse
 from virtqual.files.wording import Key, suggest
+from virtqual.identity.record import NotObservable, seen
 
 # They define the rules.
 from virtqual.preflight import (  # noqa: F401
@@ -23,7 +24,7 @@ from virtqual.preflight import (  # noqa: F401
     system,
 )
 from virtqual.preflight.finding import Action, Finding
-from virtqual.preflight.rules import RULES
+from virtqual.preflight.rules import RULES, Studied
 from virtqual.references import References
 from virtqual.verdict.metric import Metrics
 
@@ -60,17 +61,16 @@ class Policy:
     items: Mapping[str, ItemEntry]
     metrics: Metrics
 
-    def finding(
-        self, name: str, reason: str, hypervisor_class: str, *, action: Action | None = None
-    ) -> Finding:
-        """Return a finding of an item; its action is that of the class if none is passed."""
-        entry = self.items[name]
+    def finding(self, item: str, what: str | NotObservable, hypervisor_class: str) -> Finding:
+        """Return a finding of what a rule yielded; its class decides what follows from a difference."""
+        entry = self.items[item]
+        action: Action = entry.actions.get(hypervisor_class, entry.actions["default"])
+        if isinstance(what, Studied):
+            action = "report"
+        elif not seen(what):
+            action, what = "unseen", what.not_observable
         return Finding(
-            item=name,
-            action=action or entry.actions.get(hypervisor_class, entry.actions["default"]),
-            reason=reason,
-            remedy=entry.remedy,
-            protects=tuple(entry.protects),
+            item=item, action=action, reason=what, remedy=entry.remedy, protects=tuple(entry.protects)
         )
 
     def without(self, *names: str) -> Policy:

@@ -1,27 +1,26 @@
 """The registry of preflight's rules, each under the name of its item, and what rules on two nodes share.
 
-A rule yields a sentence for each thing that speaks against a comparison, or :class:`NotObservable` for what
-it could not see.  Its limits, remedy and the claims that it protects are data: ``references/preflight.yaml``.
+A rule yields a sentence for each thing that speaks against a comparison, or `NotObservable` for a value that
+it could not see. Its limits, which are its keyword arguments, its remedy and the claims that it protects are
+data: ``references/preflight.yaml``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from inspect import getfullargspec
 from typing import Any, Literal, TypeVar
 
-from virtqual.identity.record import Identity, NotObservable, seen
-from virtqual.runs import Run
+from virtqual.identity.record import Identity, NotObservable, seen, unseen
 
-Limits = Mapping[str, Any]
 Found = Iterator[str | NotObservable]
-FoundRuns = Iterator[tuple[Run, str]]
-#: The arguments of a rule before its limits: a native and a virtual node; both and the targets of a stack;
-#: the load of a node during a run; a run; a run whose partition has RDMA; a run and the metrics; all runs of
-#: a check (the rule yields each sentence with its run); VMs of one host and the native node of their peer.
-Scope = Literal["nodes", "stack", "load", "run", "rdma", "metrics", "among", "shares"]
+#: The arguments of a rule: a native and a virtual node; both and the targets of a stack; the load of a node
+#: during a run; a run, all runs of its check and the metrics; a run whose partition has RDMA; VMs of one host
+#: and the native node of their peer.
+Scope = Literal["nodes", "stack", "load", "run", "rdma", "shares"]
 T = TypeVar("T")
-CheckT = TypeVar("CheckT", bound=Callable[..., Iterator[str] | Found | FoundRuns])
+CheckT = TypeVar("CheckT", bound=Callable[..., Found])
 
 
 class UnseenError(Exception):
@@ -41,24 +40,28 @@ class Studied(str):
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: its scope, its function, and the limits that it takes from the data."""
+    """A rule: its scope and its function."""
 
     scope: Scope
-    check: Callable[..., Iterator[str] | Found | FoundRuns]
-    limits: tuple[str, ...]
+    check: Callable[..., Found]
+
+    @property
+    def limits(self) -> list[str]:
+        """The names of the limits that it takes from the data."""
+        return getfullargspec(self.check).kwonlyargs
 
 
 #: Every rule by its item, once the modules that define them are imported, as `policy` does.
 RULES: dict[str, Rule] = {}
 
 
-def rule(scope: Scope, item: str, *limits: str) -> Callable[[CheckT], CheckT]:
+def rule(scope: Scope, item: str) -> Callable[[CheckT], CheckT]:
     """Register a rule under the name of its item."""
 
     def register(check: CheckT) -> CheckT:
         if item in RULES:
             raise ValueError(f"two rules have the item {item!r}")
-        RULES[item] = Rule(scope, check, limits)
+        RULES[item] = Rule(scope, check)
         return check
 
     return register
@@ -74,7 +77,7 @@ def report_unseen(what: str, native: object, virtual: object) -> Iterator[NotObs
     """Yield the reason for each value of the two sides that was not observed."""
     for side, value in (("native", native), ("virtual", virtual)):
         if not seen(value):
-            yield NotObservable(not_observable=f"{what} of {side}: {value.not_observable}")
+            yield unseen(f"{what} of {side}: {value.not_observable}")
 
 
 def differs(what: str, native: Any, virtual: Any) -> Found:

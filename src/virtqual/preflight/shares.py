@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from virtqual.identity.cpus import cpu_list, cpu_text
 from virtqual.identity.record import Identity, seen
-from virtqual.preflight.rules import Limits, rule
+from virtqual.preflight.rules import rule
 from virtqual.site.hosts import Size, find_overcommitment
 
 
@@ -21,7 +21,7 @@ def size(node: Identity) -> Size:
 
 
 @rule("shares", "host-share")
-def host_share(virtual: Sequence[Identity], native: Identity, limits: Limits) -> Iterator[str]:
+def host_share(virtual: Sequence[Identity], native: Identity) -> Iterator[str]:
     """VMs that ran together on a host of which they are said to be shares."""
     yield from find_overcommitment([size(node) for node in virtual], size(native))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 
 from virtqual.runs import Run
 from virtqual.stack import loaded
@@ -10,7 +11,7 @@ from virtqual.stack import loaded
 
 def other_software(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
     """Yield the checks whose nodes did not all load the same software, with every difference."""
-    for check, own in _group_by_check(runs):
+    for check, own in group_by_check(runs):
         # The native runs first: what is compared with them is the virtual side.
         sides = [(run.side, run.software) for run in sorted(own, key=lambda run: run.side)]
         for difference in loaded.compare_all(sides):
@@ -19,7 +20,7 @@ def other_software(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
 
 def other_inputs(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
     """Yield the checks of which not all runs had the same downloaded inputs, by checksum."""
-    for check, own in _group_by_check(runs):
+    for check, own in group_by_check(runs):
         for name in sorted({name for run in own for name in run.inputs}):
             sums = sorted({run.inputs.get(name, "none") for run in own})
             if len(sums) > 1:
@@ -31,7 +32,7 @@ def other_answers(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
 
     A fast wrong answer is no speed: every run is compared with the check's first native one.
     """
-    for check, own in _group_by_check(runs):
+    for check, own in group_by_check(runs):
         first, *other_runs = sorted(own, key=lambda run: run.side)
         reasons: dict[str, str] = {}
         for run in other_runs:
@@ -50,8 +51,9 @@ def other_answers(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
             yield check, f"not the same result: {reason}"
 
 
-def _group_by_check(runs: Iterator[Run] | Sequence[Run]) -> Iterator[tuple[str, list[Run]]]:
-    groups: dict[str, list[Run]] = {}
+def group_by_check(runs: Iterable[Run]) -> Iterable[tuple[str, list[Run]]]:
+    """Return each check with its runs."""
+    groups = defaultdict(list)
     for run in runs:
-        groups.setdefault(run.check, []).append(run)
-    yield from groups.items()
+        groups[run.check].append(run)
+    return groups.items()
