@@ -110,8 +110,8 @@ def node_clock(
     """A clock of the node that runs faster or slower than the scheduler's.
 
     A job takes longer than the node's clock shows from the start of its shell to the end of its program. The
-    longer part is what native jobs of the check show: of the same pair, since the first one may do more
-    around its program, or in the middle of all. Native jobs, which are this measure, are not found slow.
+    longer part is what native jobs of the check show in the middle of all, or the job of the other side in
+    the same pair: the first pair may do more around its program.
     """
     span, on_node = run.end - run.start, run.shell_seconds + run.seconds
     if span < 0:
@@ -122,14 +122,17 @@ def node_clock(
     if on_node > span + allowed:
         yield f"{program}, but its whole job {span:.4g} s by the scheduler's"
     # A span from submission on holds the time in the queue.
-    timed = [other for other in runs if other.side == "native" and other.clock != "submission"]
-    if run.clock == "submission" or not timed:
-        return
-    timed.sort(key=lambda native: native.start)
-    around = {
-        native.pair: native.end - native.start - native.shell_seconds - native.seconds for native in timed
+    timed = sorted((other for other in runs if other.clock != "submission"), key=lambda other: other.start)
+    around: dict[tuple[str, int], float] = {
+        (other.side, other.pair): other.end - other.start - other.shell_seconds - other.seconds
+        for other in timed
     }
-    usual = max(statistics.median(around.values()), around.get(run.pair, 0.0), 0.0)
+    natively = [time for (side, _), time in around.items() if side == "native"]
+    if run.clock == "submission" or not natively:
+        return
+    other_side = "native" if run.side == "virtual" else "virtual"
+    usual = max(statistics.median(natively), around.get((other_side, run.pair), 0.0), 0.0)
     if span - on_node > times * usual + allowed:
-        natively = f"{usual:.2g} s lie between them natively"
-        yield f"{program}, but its job {span:.4g} s by the scheduler's; {natively}"
+        where = "natively" if run.side == "virtual" else "in other runs"
+        between = f"{usual:.2g} s lie between them {where}"
+        yield f"{program}, but its job {span:.4g} s by the scheduler's; {between}"

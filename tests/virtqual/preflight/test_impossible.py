@@ -266,6 +266,21 @@ def test_the_clock_of_a_guest_is_held_against_the_schedulers(rate, fits):
         assert (out, len(says)) == ([], 1)
 
 
+@pytest.mark.parametrize(("rate", "fits"), [(0.5, False), (1.0, True)])
+def test_the_clock_of_a_native_node_is_held_against_other_runs(rate, fits):
+    """Three pairs of runs of 60 s, of which one native run is on a node whose clock runs at another rate."""
+    runs = [placed(side, pair, scalar(5.0)) for pair in range(3) for side in ("native", "virtual")]
+    runs[2] = placed("native", 1, scalar(5.0), seconds=58.5 * rate)
+    out, says = refused(runs, "node-clock")
+    assert out == ([] if fits else [("native", 1)])
+    assert fits or says[0].endswith(
+        "but its job 60 s by the scheduler's; 1.5 s lie between them in other runs"
+    )
+    # What both jobs of a pair do around their programs is no wrong clock.
+    runs[3] = placed("virtual", 1, scalar(5.0), seconds=58.5 * rate)
+    assert refused(runs, "node-clock")[0] == []
+
+
 JOB_IS_LONGER = ", but its job 60 s by the scheduler's; 1.5 s lie between them natively"
 
 
