@@ -19,7 +19,6 @@ from virtqual.stack.manifest import is_same_version
 from . import counts
 from .repeated import Repeated
 from .sampled import Sampled
-from .selection import find_features
 
 # Slurm counts hardware threads as CPUs: without this option two ranks may share a core, and N CPUs may be
 # N/2 cores.
@@ -58,7 +57,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
     sourcesdir = None
 
     def arrange(self):
-        """Set tasks, CPUs a task, executable options and files, from ``self.topology``.
+        """Set tasks, CPUs a task, executable options and files, by what the nodes have.
 
         Commands after the program that belong to every repetition of it go to ``self.following``.
         """
@@ -68,30 +67,19 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
         """Return the texts of the files that the program reads, by their paths in the stage directory."""
         return {}
 
-    @classmethod
-    def nodes_of(cls, case):
-        """Return the number of nodes that a case takes, which may be a parameter."""
-        return case.nodes
+    def count_nodes(self):
+        """Return the number of nodes that the case takes, which may be a parameter."""
+        return self.nodes
 
     @property
     def rotation(self):
         """The places, of as many nodes as it takes, among which its runs rotate."""
-        return held.read().rotation(self.nodes_of(self))
+        return held.read().rotation(self.count_nodes())
 
     @classmethod
     def environments(cls):
         """Return the stacks that provide the feature."""
         return [f"+{cls.feature}"]
-
-    @classmethod
-    def systems(cls, side):
-        """Return the features of a partition: enough nodes, and the feature that the check needs."""
-        features = [side]
-        if cls.nodes > 1:
-            features.append("multinode")
-        if cls.needs:
-            features.append(cls.needs)
-        return [" ".join(f"+{feature}" for feature in features)]
 
     @classmethod
     def tags_of(cls, case):
@@ -109,7 +97,8 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
         if cls.least_cores > counts.cores():
             return f"needs nodes of {cls.least_cores} cores"
         for side in ("native", "virtual"):
-            if cls.needs and cls.needs not in find_features(side):
+            partition = counts.find_partition(side)
+            if cls.needs and not (partition and cls.needs in partition.features):
                 return f"needs a {side} partition with the feature {cls.needs!r}"
         reasons = (fetched.explain_missing(declarations.find_input(name)) for name in cls.inputs)
         return "; ".join(filter(None, reasons))
@@ -173,7 +162,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
     @run_after("init")
     def take_nodes(self):
         """Take the nodes of the case."""
-        self.nodes = self.nodes_of(self)
+        self.nodes = self.count_nodes()
 
     @run_after("setup")
     def set_up_run(self):
@@ -189,7 +178,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
         # Before arrange: a check that starts a second step in its job takes the same options.
         launch = (self.program["mpi"] and self.partition_extras.get("mpi_options")) or self.program["launch"]
         self.job.launcher.options = ["--cpu-bind=cores", *launch]
-        if (self.topology.num_cpus_per_core or 1) > 1:
+        if self.current_partition.processor.num_cpus_per_core > 1:
             self.job.launcher.options.append(ONE_THREAD)
         self.choose_repetitions()
         self.arrange()

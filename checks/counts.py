@@ -4,14 +4,20 @@ import reframe.core.runtime as rt
 
 from virtqual.programs import sizes
 from virtqual.site import hosts as shared_hosts
+from virtqual.site.systems import SIDES
 
 #: The study's largest cluster: strong scaling goes over so many nodes at most.
 MAX_NODES = 8
 
 
+def find_partition(side):
+    """Return the partition of a side; None if it is not selected."""
+    return next((p for p in rt.runtime().system.partitions if side in p.features), None)
+
+
 def compared_partitions():
-    """Return the partitions that are compared: a system file may have others."""
-    return [p for p in rt.runtime().system.partitions if {"native", "virtual"} & set(p.features)]
+    """Return the selected partitions that are compared: a system file may have others."""
+    return [partition for side in SIDES if (partition := find_partition(side))]
 
 
 def explain_no_scratch():
@@ -27,17 +33,18 @@ def scales():
 
 def stated_class():
     """Return the class that the system file states; empty if the virtual partition was not selected."""
-    stated = (p.extras["hypervisor_class"] for p in compared_partitions() if "virtual" in p.features)
-    return next(stated, "")
+    virtual = find_partition("virtual")
+    return virtual.extras["hypervisor_class"] if virtual else ""
 
 
-def _processors():
-    return [p.processor for p in compared_partitions() if p.processor.num_cpus]
+def cores_of(partition):
+    """Return the physical cores of a node of a partition."""
+    return partition.processor.num_cpus // partition.processor.num_cpus_per_core
 
 
 def cores():
     """Return the physical cores that every node has."""
-    return min((p.num_cpus // (p.num_cpus_per_core or 1) for p in _processors()), default=1)
+    return min(map(cores_of, compared_partitions()), default=1)
 
 
 def up_to_cores(ranks):
@@ -47,8 +54,7 @@ def up_to_cores(ranks):
 
 def nodes():
     """Return the number of nodes of strong scaling."""
-    partitions = compared_partitions()
-    return min([MAX_NODES, *(p.extras["nodes"] for p in partitions)]) if partitions else 1
+    return min(MAX_NODES, min((p.extras["nodes"] for p in compared_partitions()), default=1))
 
 
 def processes(*, small, most=None):
@@ -67,7 +73,7 @@ def processes(*, small, most=None):
 
 def threads():
     """Return 1, 2, 4, ... all cores, all hardware threads."""
-    return sizes.doublings(cores(), min((p.num_cpus for p in _processors()), default=1))
+    return sizes.doublings(cores(), min((p.processor.num_cpus for p in compared_partitions()), default=1))
 
 
 def ranks():
@@ -82,8 +88,8 @@ def several_nodes():
 
 def vms():
     """Return the numbers of VMs of one host that run at once: 2, 4, ... all that share a host; at least 2."""
-    hosts = [p.extras.get("nodes_of_hosts", {}) for p in compared_partitions() if "virtual" in p.features]
-    most = max(map(shared_hosts.count_max_nodes, hosts), default=0)
+    virtual = find_partition("virtual")
+    most = shared_hosts.count_max_nodes(virtual.extras.get("nodes_of_hosts", {})) if virtual else 0
     return sizes.doublings(most, most)[1:] if most > 1 else [2]
 
 

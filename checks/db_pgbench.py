@@ -1,7 +1,6 @@
 """A database under load (PostgreSQL, pgbench): transactions at offered rates, from their intended times."""
 
 from virtqual.programs import pgbench
-from virtqual.runs import Result
 
 from . import counts, overhead
 from .asked import as_asked
@@ -64,13 +63,6 @@ class db_pgbench(Offered):
                 seconds=(run.seconds, self.load_seconds[load]),
                 offered=(run.offered is not None, load != "peak"),
             )
-        setting = self.describe(f"{self.storage}, {self.connections} connections")
-        results = []
-        if "peak" in runs:
-            peak = runs.pop("peak").rate
-            results.append(Result.scalar("db_throughput", setting, peak))
-            self.keep_peak(peak)
-        if runs:
-            loads = {share: run.offered for share, run in runs.items()}
-            results += self.make_latencies("db", setting, loads)
-        return results
+        peak = runs.pop("peak").rate if self.measures_peak else None
+        loads = {share: run.offered for share, run in runs.items()}
+        return self.make_results("db", f"{self.storage}, {self.connections} connections", loads, peak)

@@ -19,9 +19,9 @@ from reframe.utility import import_module_from_file
 from virtqual.references import project_metrics
 from virtqual.runs import Declared, Result
 
+from . import counts
 from .overhead import get_class_value, simple_test
 from .sampled import Sampled
-from .selection import find_features
 
 
 class Foreign(Sampled):
@@ -31,11 +31,9 @@ class Foreign(Sampled):
     Its binding is its own, which is noted with the run and not judged.
     """
 
-    #: By performance variable that is judged: the name of its metric.
+    #: By performance variable that is judged: the name of its metric; and its direction, budget and margin,
+    #: which are None if the metric is one of ``references/``.
     judged_metrics = {}
-    #: By performance variable: direction, budget and margin of a metric that `judge` declares; other metrics
-    #: are those of ``references/``.
-    declared_metrics = {}
     #: By performance variable: its unit, if the check itself states none.
     stated_units = {}
     #: The check's own ``valid_systems`` and ``valid_prog_environs``.
@@ -55,16 +53,11 @@ class Foreign(Sampled):
         return list(dict.fromkeys(systems))
 
     @classmethod
-    def tags_of(cls, case):
-        """Return its tags, with those that it gives itself."""
-        return set(cls.tags) | set(case.tags)
-
-    @classmethod
     def explain_unfit(cls, case):
         """Return why no partition or stack fits what it asks for."""
         for side in ("native", "virtual"):
             fitting = rt.valid_sysenv_comb(cls.systems(side), cls.environments())
-            if find_features(side) and not any(fitting.values()):
+            if counts.find_partition(side) and not any(fitting.values()):
                 return (
                     f"no {side} partition and stack fit its valid_systems {list(cls.own_systems)} and "
                     f"valid_prog_environs {list(cls.own_environments)} "
@@ -98,23 +91,23 @@ class Foreign(Sampled):
             raise SanityError(
                 f"the check has no performance variable {', '.join(missing)}; it has {', '.join(functions)}"
             )
-        self.values = {}
+        values = {}
         with osext.change_dir(self.stagedir):
             for name, function in functions.items():
                 try:
-                    self.values[name] = function.evaluate()
+                    values[name] = function.evaluate()
                 except Exception as error:
                     raise SanityError(f"no value for {name}: {error}") from error
-        self.refuse_no_numbers(self.values)
-        units = {name: function.unit for name, function in functions.items()}
-        self.own_results = [self.make_result(name, units[name]) for name in self.judged_metrics]
+        self.refuse_no_numbers(values)
+        self.own_results = [
+            self.make_result(name, values[name], functions[name].unit) for name in self.judged_metrics
+        ]
         self.measure()
-        self.perf_variables = {}
-        if not self.warm_up:
-            self.perf_variables = {
-                name: sn.make_performance_function(sn.defer(value), units[name])
-                for name, value in self.values.items()
-            }
+        self.perf_variables = {
+            name: sn.make_performance_function(sn.defer(value), functions[name].unit)
+            for name, value in values.items()
+            if not self.warm_up
+        }
         if self.slot.side == "virtual" or self.warm_up:
             # Absolute references are native's: virtual is held against native.
             self.reference, self.require_reference = {}, False
@@ -131,15 +124,14 @@ class Foreign(Sampled):
         self.perf_patterns = None
         return functions
 
-    def make_result(self, name, unit):
+    def make_result(self, name, value, unit):
         """Return the result of a performance variable, in the unit of the check if it states one."""
-        metric, setting, value = self.judged_metrics[name], self.case.replace(" %", ", "), self.values[name]
+        (metric, declared), setting = self.judged_metrics[name], self.case.replace(" %", ", ")
         unit = unit or self.stated_units.get(name)
-        if name in self.declared_metrics:
+        if declared:
             if not unit:
                 raise SanityError(f"the check states no unit for {metric}: judge(..., units=...) does")
-            declared = Declared(unit=unit, **self.declared_metrics[name])
-            return Result.scalar(metric, setting, value, declared=declared)
+            return Result.scalar(metric, setting, value, declared=Declared(unit=unit, **declared))
         metric_unit = project_metrics()[metric].unit
         if unit != metric_unit:
             raise SanityError(f"{metric} is in {metric_unit!r}, but the check's value in {unit!r}")
@@ -148,10 +140,6 @@ class Foreign(Sampled):
     def read(self):
         """Return the check's own values: it has proven its sanity itself."""
         return self.own_results
-
-    def expected_values(self):
-        """Return the names of all values of the check."""
-        return self.values
 
 
 def judge(
@@ -202,7 +190,7 @@ def judge(
     name = name or check.__name__
     body = {
         "descr": get_class_value(check, "descr", "") or name,
-        **_find_metrics(name, better or {}, budget, margin, metrics or {}),
+        "judged_metrics": _find_metrics(name, better or {}, budget, margin, metrics or {}),
         "stated_units": units or {},
         "own_systems": tuple(systems or get_class_value(check, "valid_systems", ["*"])),
         "own_environments": tuple(environments or get_class_value(check, "valid_prog_environs", ["*"])),
@@ -243,15 +231,13 @@ def _refuse_unpairable_class(check):
 
 def _find_own_names(check):
     """Return the names that a class and its bases define, without ReFrame's own."""
-    bases = [base for base in check.__mro__ if not base.__module__.startswith(("reframe.core", "builtins"))]
-    names = {name for base in bases for name in vars(base)}
-    names |= {*check.var_space.vars, *check.raw_params, *check.fixture_space.fixtures}
+    names = {*dir(check), *check.var_space.vars, *check.raw_params, *check.fixture_space.fixtures}
     reframe_names = {*dir(rfm.RegressionTest), *rfm.RegressionTest.var_space.vars}
     return {name for name in names - reframe_names if not name.startswith("_")}
 
 
 def _find_metrics(check, better, budget, margin, metrics):
-    """Return the metric of each performance variable, and what is declared of it; see `Foreign`."""
+    """Return `Foreign.judged_metrics` by the arguments of `judge`."""
     if twice := sorted(better.keys() & metrics.keys()):
         raise ValueError(
             f"{', '.join(twice)}: metrics of references/ have a direction; leave them out of `better`"
@@ -263,11 +249,10 @@ def _find_metrics(check, better, budget, margin, metrics):
     if better and (budget is None or margin is None):
         raise ValueError(f"{check}: {', '.join(better)} need `budget` (such as '5%') and `margin` ('3%')")
     reviewed = project_metrics()
-    names = {variable: reviewed[metric].name for variable, metric in metrics.items()}
-    declared = {}
+    judged = {variable: (reviewed[metric].name, None) for variable, metric in metrics.items()}
     for variable, direction in better.items():
-        names[variable] = re.sub(r"\W+", "_", f"{check}_{variable}").lower()
-        declared[variable] = {"better": direction, "budget": budget, "margin": margin}
+        declared = {"better": direction, "budget": budget, "margin": margin}
         # At once: a mistake must not wait for the first run.
-        Declared(unit="any", **declared[variable])
-    return {"judged_metrics": names, "declared_metrics": declared}
+        Declared(unit="any", **declared)
+        judged[variable] = re.sub(r"\W+", "_", f"{check}_{variable}").lower(), declared
+    return judged

@@ -126,10 +126,9 @@ class namd_water_nodes(Water):
     count = parameter(counts.several_nodes(), loggable=True)
     tags = {"app", "mpi", "esx41", "full"}
 
-    @classmethod
-    def nodes_of(cls, case):
+    def count_nodes(self):
         """Return the parameter."""
-        return case.count
+        return self.count
 
     @property
     def ranks_per_node(self):
@@ -189,10 +188,9 @@ class namd_stmv_nodes(Stmv):
     layout = parameter(STMV_LAYOUTS, loggable=True)
     tags = {"app", "mpi", "esx41", "full"}
 
-    @classmethod
-    def nodes_of(cls, case):
+    def count_nodes(self):
         """Return the nodes of the layout."""
-        return counts.parse_layout(case.layout)[0]
+        return counts.parse_layout(self.layout)[0]
 
     @property
     def ranks_per_node(self):

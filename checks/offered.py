@@ -18,29 +18,25 @@ MAX_CORES = 16
 class Offered(Measurement):
     """A service and its client: both sides get the same requests at the same intended times.
 
-    A warm-up measures the peak, and `read` hands each peak to `keep_peak`.  All other runs offer `rates`, and
-    with the load ``all`` they measure their own peak, too.
+    A warm-up measures the peak alone.  All other runs offer the rates of `choose_rates`, and with the load
+    ``all`` they measure their own peak, too.  `read` returns `make_results`.
     """
 
     repeats = False
     load = parameter(["quarter", "all"], loggable=True)
     quick = {"load": ("quarter",)}
-    #: Cores of the client alone; 0 if it shares the server's.
-    client_cores = 1
     #: The peaks of native warm-ups, up to this one.
     native_peaks = ()
 
     @classmethod
     def explain_unfit(cls, case):
         """Return why it cannot run: VMs that are so slow that only their change is judged."""
-        stated = counts.stated_class()
-        if stated and project_references().hypervisor_class(stated).gate == "change":
-            reason = f"VMs of class {stated!r} are too slow for shares of a native peak"
-            return super().explain_unfit(case) or reason
-        return super().explain_unfit(case)
+        reason, stated = super().explain_unfit(case), counts.stated_class()
+        if not reason and stated and project_references().hypervisor_class(stated).gate == "change":
+            return f"VMs of class {stated!r} are too slow for shares of a native peak"
+        return reason
 
-    @classmethod
-    def nodes_of(cls, case):
+    def count_nodes(self):
         """Return two if each side has several: the second one is the client's."""
         # On emulated nodes a client of its own begins late: their timers have steps of some milliseconds.
         return 1 if "small" in counts.scales() else min(2, counts.nodes())
@@ -56,7 +52,10 @@ class Offered(Measurement):
         return self.slot.pair + 1
 
     def divide_cores(self):
-        """Give the client a node of its own if there are two, else cores of its own if there are several."""
+        """Give the client a node of its own if there are two, else cores of its own if there are several.
+
+        `client_cores` are those of the client alone: 0 if it shares the server's.
+        """
         self.start_tasks(1)
         self.num_cpus_per_task = self.server_cores = self.client_cores = min(self.cores, MAX_CORES)
         if self.nodes == 1:
@@ -65,12 +64,6 @@ class Offered(Measurement):
         else:
             # Server and client wait for each other.
             self.job.launcher.options.append("--kill-on-bad-exit=1")
-
-    def describe(self, setting):
-        """Return a setting with the place of the client."""
-        if self.nodes > 1:
-            return f"{setting}, client on another node"
-        return setting if self.client_cores else f"{setting}, client on the server's core"
 
     def choose_rates(self):
         """Return the offered rates by share of the native peak; none for a warm-up."""
@@ -92,34 +85,38 @@ class Offered(Measurement):
         shares = (QUICK_SHARE,) if self.load == "quarter" else SHARES[self.partition_extras["scale"]]
         return {share: self.native_peak * share / 100 for share in shares}
 
-    def keep_peak(self, rate):
-        """Keep the peak of a warm-up, beside those of the warm-ups before; other runs need none."""
-        if not self.warm_up:
-            return
-        self.native_peaks = [peak for test in self.previous_tests() for peak in test.native_peaks]
-        if self.slot.side == "native":
-            self.native_peaks.append(rate)
-
-    def make_latencies(self, name, setting, loads):
-        """Return the curves of a service over the shares, and have both sides agree on the rates.
+    def make_results(self, name, setting, loads, peak=None, peak_limits=()):
+        """Return the peak and the curves over the shares; both sides must agree on the rates.
 
         Parameters
         ----------
         name
-            The metrics are ``NAME_p50``, ``NAME_p99`` and ``NAME_on_time``.
+            The metrics are ``NAME_throughput``, ``NAME_p50``, ``NAME_p99`` and ``NAME_on_time``.
         loads
-            `OfferedLoad` by share.
+            `OfferedLoad` by share; empty in a warm-up.
+        peak, peak_limits
+            Requests a second if this run measures the peak, and the reasons for which it is the client's.
         """
+        if self.nodes > 1:
+            setting += ", client on another node"
+        elif not self.client_cores:
+            setting += ", client on the server's core"
+        if self.warm_up:
+            self.native_peaks = [rate for test in self.previous_tests() for rate in test.native_peaks]
+            if self.slot.side == "native":
+                self.native_peaks.append(peak)
+        results = [] if peak is None else [Result.scalar(f"{name}_throughput", setting, peak, peak_limits)]
+        if not loads:
+            return results
         self.agree_on(repetitions.NATIVE_PEAK, self.native_peak, 1e-9)
         largest = project_metrics()[f"{name}_p99"].judged_up_to
         judged = [load for share, load in loads.items() if largest is None or share <= largest]
         limits = [
             limit for load in judged for limit in load.find_client_limits(shares_core=not self.client_cores)
         ]
-        values = {
-            f"{name}_{what}": {share: getattr(load, what) for share, load in loads.items()}
-            for what in ("p50", "p99", "on_time")
-        }
         if self.load == "quarter":
-            setting = f"{setting}, quarter load"
-        return [Result.curve(metric, setting, curve, tuple(limits)) for metric, curve in values.items()]
+            setting += ", quarter load"
+        for what in ("p50", "p99", "on_time"):
+            curve = {share: getattr(load, what) for share, load in loads.items()}
+            results.append(Result.curve(f"{name}_{what}", setting, curve, tuple(limits)))
+        return results

@@ -8,6 +8,7 @@ from operator import eq
 import reframe as rfm
 import reframe.core.builtins as builtins
 import reframe.utility.sanity as sn
+import reframe.utility.udeps as udeps
 from reframe.core.exceptions import SanityError
 from reframe.core.logging import getlogger
 from reframe.core.meta import make_test
@@ -21,7 +22,7 @@ from virtqual.verdict import Outcome
 from virtqual.verdict.pairs import PairingError
 
 from .guarded import Guarded
-from .selection import find_slots, format_case, is_same_environment
+from .selection import find_slots, format_case
 
 
 def get_class_value(check, name, default):
@@ -80,13 +81,7 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded, Judging):
         samples = set(map(str, find_slots()))
         selectors = {name: partial(eq, getattr(self, name)) for name in type(self).raw_params}
         for number in self.measured.get_variant_nums(**selectors, sample=lambda sample: sample in samples):
-            self.depends_on(self.measured.variant_name(number), is_same_environment)
-
-    @run_after("init")
-    def judge_nothing_in_a_dry_run(self):
-        """A dry run has no samples."""
-        if self.is_dry_run():
-            self.disable_hooks(type(self).pipeline_hooks())
+            self.depends_on(self.measured.variant_name(number), udeps.by_env)
 
     @property
     def case(self):
@@ -143,7 +138,3 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded, Judging):
                 value, unit = math.exp(verdict.change.log), "x earlier"
             function = sn.make_performance_function(sn.defer(value), unit)
             self.perf_variables[f"{verdict.metric} {verdict.setting}"] = function
-
-    def expected_values(self):
-        """Return the names of the reported values."""
-        return [f"{verdict.metric} {verdict.setting}" for verdict in self.verdicts]

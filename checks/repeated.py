@@ -89,9 +89,7 @@ class Repeated(rfm.RegressionTestPlugin):
             time = StartTime(notes.read_program_seconds(rooms[-1]), self.noted.node_seconds / len(rooms))
         except notes.NotesError as error:
             raise SanityError(str(error)) from error
-        for warm_up in self.previous_tests():
-            self.start_times = [*self.start_times, *warm_up.start_times]
-            self.start_results = [*self.start_results, *warm_up.start_results]
-        self.start_times = [*self.start_times, tuple(time)]
-        for results in self.results_by_start:
-            self.start_results = [*self.start_results, [result.model_dump_json() for result in results]]
+        previous = self.previous_tests()
+        own = [[result.model_dump_json() for result in results] for results in self.results_by_start]
+        self.start_times = [*(time for test in previous for time in test.start_times), tuple(time)]
+        self.start_results = [*(start for test in previous for start in test.start_results), *own]

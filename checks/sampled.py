@@ -69,11 +69,6 @@ class Sampled(Selection):
         """The partition's ``extras`` in the system file."""
         return self.current_partition.extras
 
-    @property
-    def topology(self):
-        """The partition's processor."""
-        return self.current_partition.processor
-
     @run_after("init")
     def hold_native_against_references(self):
         """Native proves the hardware, wherever the system has reviewed references for this check."""
@@ -249,10 +244,11 @@ class Sampled(Selection):
         """Assert that the node has the CPUs of the system file."""
         begin = noted.first_node.begin
         online = notes.parse_cpu_list(begin.get("cpus_online", ""))
-        if self.slot.side == "virtual" and len(online) != self.topology.num_cpus:
+        stated = self.current_partition.processor.num_cpus
+        if self.slot.side == "virtual" and len(online) != stated:
             raise notes.NotesError(
                 f"node {begin.get('node')} has {len(online)} CPUs online, the system file says "
-                f"processor.num_cpus = {self.topology.num_cpus}"
+                f"processor.num_cpus = {stated}"
             )
 
     @run_before("performance")
@@ -266,10 +262,6 @@ class Sampled(Selection):
             for result in self.results
             for name, value in result.variables().items()
         }
-
-    def expected_values(self):
-        """Return the names of the values that were read."""
-        return [name for result in self.results for name in result.variables()]
 
 
 def _describe(error):

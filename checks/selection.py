@@ -3,12 +3,13 @@
 from functools import partial
 from operator import eq
 
-import reframe.core.runtime as rt
+import reframe.utility.udeps as udeps
 
 from virtqual.harness import order
 from virtqual.harness.kinds import Measuring
 from virtqual.site import held
 
+from . import counts
 from .guarded import Guarded
 
 
@@ -48,11 +49,6 @@ class Selection(Guarded, Measuring):
         """The places among which its runs rotate; a single one if its nodes are not known."""
         return held.Rotation()
 
-    @property
-    def run_group(self):
-        """The group of runs that follow each other (see ``virtqual.harness.guards``)."""
-        return self.case
-
     @classmethod
     def environments(cls):
         """Return the stacks that it runs with, as ReFrame's ``valid_prog_environs``."""
@@ -65,8 +61,8 @@ class Selection(Guarded, Measuring):
 
     @classmethod
     def tags_of(cls, case):
-        """Return the tags of a case."""
-        return set(cls.tags)
+        """Return the tags of a case, with those that it gives itself."""
+        return set(cls.tags) | set(case.tags)
 
     @classmethod
     def explain_unfit(cls, case):
@@ -102,27 +98,16 @@ class Selection(Guarded, Measuring):
         for slot in previous:
             (number,) = type(self).get_variant_nums(**parameters | {"sample": partial(eq, str(slot))})
             self.previous_names.append(type(self).variant_name(number))
-        for name in self.previous_names:
-            self.depends_on(name, is_same_environment)
-
-
-def find_features(side):
-    """Return the features of a side's partition; none if it is not selected."""
-    return {f for p in rt.runtime().system.partitions if side in p.features for f in p.features}
+            self.depends_on(self.previous_names[-1], udeps.by_env)
 
 
 def find_slots(rotation=order.ONE_PLACE, case=""):
     """Return a case's runs in this run of ReFrame, in order, on the selected sides."""
     slots = order.order_slots(*order.parse_pairs(), rotation=rotation, case=case)
-    return [slot for slot in slots if find_features(slot.side)]
+    return [slot for slot in slots if counts.find_partition(slot.side)]
 
 
 def format_case(check, test):
     """Return the name of a measuring check with the parameters that a test has in common with it."""
     names = sorted(set(check.raw_params) - {"sample"})
     return " ".join([check.__name__, *(f"%{name}={getattr(test, name)}" for name in names)])
-
-
-def is_same_environment(source, target):
-    """Return whether two cases have the same stack: runs depend on those of their own only."""
-    return source[1] == target[1]

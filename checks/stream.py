@@ -87,10 +87,9 @@ class stream_nodes(StreamTogether):
     count = parameter(counts.several_nodes(), loggable=True)
     tags = {"memory", "esx41", "full"}
 
-    @classmethod
-    def nodes_of(cls, case):
+    def count_nodes(self):
         """Return the parameter."""
-        return case.count
+        return self.count
 
     def arrange(self):
         """All cores of every node."""

@@ -1,11 +1,9 @@
 """VMs of one host at the same time against that host alone, as the ESX 4.1 study compares them."""
 
 import reframe as rfm
-import reframe.core.runtime as rt
 
 from virtqual.job import notes
 from virtqual.site import hosts as shared_hosts
-from virtqual.site.extras import VirtualExtras
 from virtqual.site.hosts import Size
 
 from . import counts
@@ -20,13 +18,26 @@ class VmsOfOneHost(rfm.RegressionTestPlugin):
 
     @classmethod
     def explain_unfit(cls, case):
-        """Return why it cannot run: too few VMs of a host, or no native node that is as large as they are."""
-        return _explain_unfit_vms(counts.parse_layout(case.layout)[0]) or super().explain_unfit(case)
+        """Return why it cannot run: too few VMs of a host, or no native node that is as large as they are.
 
-    @classmethod
-    def nodes_of(cls, case):
+        A side that is not selected lacks nothing: it has no runs.
+        """
+        count = counts.parse_layout(case.layout)[0]
+        native, virtual = map(counts.find_partition, ("native", "virtual"))
+        hosts = virtual.extras.get("nodes_of_hosts", {}) if virtual else {}
+        if virtual and not shared_hosts.select_nodes_of_one_host(hosts, count):
+            return f"needs {count} VMs of one host (extras.nodes_of_hosts of the virtual partition)"
+        if virtual and count > virtual.extras["nodes"]:
+            return f"needs {count} nodes of the virtual partition"
+        if native and virtual:
+            host, vm = (Size(counts.cores_of(p), p.extras["memory_mib"]) for p in (native, virtual))
+            if reasons := shared_hosts.find_overcommitment([vm] * count, host):
+                return f"overcommitted, or native nodes are not whole hosts: {'; '.join(reasons)}"
+        return super().explain_unfit(case)
+
+    def count_nodes(self):
         """Return the number of VMs, and natively a single node."""
-        return 1 if case.slot.side == "native" else counts.parse_layout(case.layout)[0]
+        return 1 if self.slot.side == "native" else counts.parse_layout(self.layout)[0]
 
     @run_after("init")
     def take_vms(self):
@@ -44,43 +55,17 @@ class VmsOfOneHost(rfm.RegressionTestPlugin):
         """The words about it in the setting, the same on both sides."""
         return f", {self.vms} VMs of one host"
 
-    @property
-    def hosts(self):
-        """The VMs by their hosts."""
-        return VirtualExtras.from_reframe(self.partition_extras).nodes_of_hosts
-
     @run_after("setup")
     def take_vms_of_one_host(self):
         """Ask Slurm for VMs of one host; the option follows any nodes in ``access``, and replaces them."""
         if self.slot.side == "virtual":
-            vms = shared_hosts.select_nodes_of_one_host(self.hosts, self.vms)
+            vms = shared_hosts.select_nodes_of_one_host(self.partition_extras["nodes_of_hosts"], self.vms)
             self.job.options.append(f"--nodelist={','.join(vms)}")
 
     def check_topology(self, noted):
         """Assert that the VMs are of one host, by their names in the system file."""
         super().check_topology(noted)
         names = sorted({task.node for task in noted.tasks})
-        if self.slot.side == "virtual" and shared_hosts.find_host(self.hosts, names) is None:
+        hosts = self.partition_extras.get("nodes_of_hosts", {})
+        if self.slot.side == "virtual" and shared_hosts.find_host(hosts, names) is None:
             raise notes.NotesError(f"the VMs {', '.join(names)} are not of one host by extras.nodes_of_hosts")
-
-
-def _explain_unfit_vms(count):
-    """Return why so many VMs of one host cannot be compared with a native node; empty if they can.
-
-    A side that is not selected lacks nothing: it has no runs.
-    """
-    partitions = rt.runtime().system.partitions
-    reasons = []
-    for virtual in (p for p in partitions if "virtual" in p.features):
-        if not shared_hosts.select_nodes_of_one_host(virtual.extras.get("nodes_of_hosts", {}), count):
-            return f"needs {count} VMs of one host (extras.nodes_of_hosts of the virtual partition)"
-        if count > virtual.extras["nodes"]:
-            return f"needs {count} nodes of the virtual partition"
-        for native in (p for p in partitions if "native" in p.features):
-            reasons += shared_hosts.find_overcommitment([_node_size(virtual)] * count, _node_size(native))
-    return f"overcommitted, or native nodes are not whole hosts: {'; '.join(reasons)}" if reasons else ""
-
-
-def _node_size(partition):
-    processor = partition.processor
-    return Size(processor.num_cpus // (processor.num_cpus_per_core or 1), partition.extras["memory_mib"])

@@ -5,7 +5,6 @@ import sys
 from virtqual.files.wording import pluralize
 from virtqual.programs import web_load
 from virtqual.programs.text import OutputError
-from virtqual.runs import Result
 
 from . import counts, overhead
 from .asked import as_asked
@@ -66,25 +65,19 @@ class web_events(Offered):
     def read(self):
         """Assert processes, seed and rates; then take the peak and the response times."""
         run = web_load.parse(self.stage_text("load.out"))
+        # In the six digits of its arguments.
+        rates = {name: float(f"{rate:.6g}") for name, rate in self.rates.items()}
         as_asked(
             "web_load",
             processes=(run.processes, max(self.client_cores, 1)),
             seed=(run.seed, str(self.seed)),
             processors=(run.processors, self.server_cores),
-            rates=({name: load.rate for name, load in run.loads.items()}, self.format_rates()),
+            rates=({name: load.rate for name, load in run.loads.items()}, rates),
         )
         if not run.windows:
             raise OutputError("web_load", "no window was measured")
         peak = run.loads.pop("peak")
-        setting = self.describe(f"Java {run.java}, {pluralize(self.server_cores, 'core')}")
         limits = tuple(peak.offered.find_client_limits())
-        results = [Result.scalar("web_throughput", setting, peak.throughput, limits)]
-        self.keep_peak(peak.throughput)
-        if run.loads:
-            loads = {int(name.removeprefix("load")): load.offered for name, load in run.loads.items()}
-            results += self.make_latencies("web", setting, loads)
-        return results
-
-    def format_rates(self):
-        """Return the rates as they are printed."""
-        return {name: float(f"{rate:.6g}") for name, rate in self.rates.items()}
+        loads = {int(name.removeprefix("load")): load.offered for name, load in run.loads.items()}
+        setting = f"Java {run.java}, {pluralize(self.server_cores, 'core')}"
+        return self.make_results("web", setting, loads, peak.throughput, limits)

@@ -183,8 +183,6 @@ def test_native_proves_the_hardware_by_its_absolute_reference(site, problem, val
 
 # A guarded check, whose only value is an expression.
 GUARDED = """
-    def expected_values(self):
-        return ["value"]
     @performance_function("s")
     def value(self):
         return {value}

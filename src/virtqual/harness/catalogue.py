@@ -17,7 +17,7 @@ from virtqual.errors import UsageError
 from virtqual.files import reading
 from virtqual.files.records import write_file
 from virtqual.files.wording import describe_first_mistake, suggest
-from virtqual.harness.kinds import VERDICT
+from virtqual.harness.kinds import VERDICT, Measuring
 
 
 class Missing(NamedTuple):
@@ -123,7 +123,7 @@ def make_entries(checks: Iterable[Any]) -> tuple[Entry, ...]:
     for check in checks:
         if check.is_fixture():
             continue
-        name = getattr(check, "run_group", "") or getattr(check, "case", check.display_name)
+        name = getattr(check, "case", check.display_name)
         is_verdict = VERDICT in check.tags
         hashes[name]["verdict" if is_verdict else getattr(check, "sample", "test")] = check.hashcode
         # One side may need more nodes than the other: several VMs of one host against one native node.
@@ -134,7 +134,7 @@ def make_entries(checks: Iterable[Any]) -> tuple[Entry, ...]:
             name=name.replace(" %", " "),
             description=check.descr or name,
             tags=tuple(sorted(check.tags)),
-            paired=hasattr(check, "run_group"),
+            paired=isinstance(check, Measuring),
             **{field: getattr(check, field) for field in fields if hasattr(check, field)},
         )
     return tuple(entry.model_copy(update={"hashes": hashes[name]}) for name, entry in entries.items())

@@ -149,7 +149,7 @@ def _explain_no_case() -> str:
 
 
 def _group_of(case: Any) -> str:
-    return str(getattr(case.check, "run_group", case.check.unique_name))
+    return str(case.check.case if measures(case) else case.check.unique_name)
 
 
 def _refuse_absent_system() -> None:
@@ -161,7 +161,7 @@ def _refuse_absent_system() -> None:
 
 def _find_repeating_option(runner: Any, testcases: list[Any]) -> str | None:
     """Return the option by which paired tests would run again, or on nodes of its choice."""
-    checks = [case.check for case in testcases if hasattr(case.check, "run_group")]
+    checks = [case.check for case in testcases if measures(case)]
     if not checks:
         return None
     options = {
