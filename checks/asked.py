@@ -27,6 +27,4 @@ def as_asked(program, **pairs):
 
 
 def _format(value):
-    if isinstance(value, float):
-        return f"{value:g}"
-    return repr(value) if isinstance(value, str) else str(value)
+    return f"{value:g}" if isinstance(value, float) else repr(value)

@@ -20,25 +20,17 @@ DAY_S = 86400
 
 
 class LammpsBenchmark(NamedTuple):
-    """A benchmark of LAMMPS.
+    """A benchmark of LAMMPS."""
 
-    Attributes
-    ----------
-    energy
-        Total energy before the first step (from its log of 2025).
-    per_atom
-        Whether the energy is an atom's; else it is that of all.
-    steps
-        By scale.  At `standard` a box for every two cores takes 40 to 60 s, by the rates of a core in
-        LAMMPS's own logs of 2025.
-    max_drift
-        Largest change of the total energy, as a share of it: in `standard` steps it moved by 0.0002 (eam) to
-        0.0035 (chain), and by 0.007 where a barostat works on a small sum of large terms (rhodo).
-    """
-
+    #: Total energy before the first step (from its log of 2025).
     energy: float
+    #: Whether the energy is an atom's; else it is that of all.
     per_atom: bool
+    #: By scale.  At `standard` a box for every two cores takes 40 to 60 s, by the rates of a core in LAMMPS's
+    #: own logs of 2025.
     steps: dict[str, int]
+    #: Largest change of the total energy, as a share of it: in `standard` steps it moved by 0.0002 (eam) to
+    #: 0.0035 (chain), and by 0.007 where a barostat works on a small sum of large terms (rhodo).
     max_drift: float = 0.01
 
 
@@ -141,7 +133,7 @@ class lammps_scaling(Scaling, Lammps):
         """Start with few processes; the most communicating problem of those that a few cores can run."""
         self.problem = SCALING_PROBLEM[self.partition_extras["scale"]]
         self.choose(self.problem)
-        self.prerun_cmds = [self.step(processes) for processes in self.spread()]
+        self.prerun_cmds = self.spread()
 
     def rating(self, directory, text, processes):
         """Assert the physics; keep the share of communication on all processes."""

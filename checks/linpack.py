@@ -18,21 +18,13 @@ METRICS = ("hpl", "dgemm", "fft", "random_access", "ptrans")
 class Hpl(Measurement):
     """HPL on all cores of a node: one rank a core in the most square grid, four fifths of the memory."""
 
-    #: The file that the program reads, and the function that returns its text.
-    input_file = ""
-    configuration = None
-
     def arrange(self):
         """Choose the size by the memory, or take that of the system file."""
         self.start_tasks(self.cores)
         stated = self.partition_extras.get("hpl")
         self.order, self.block = sizes.hpl_size(self.node_memory, self.cores, small=self.small, stated=stated)
+        self.grid = sizes.process_grid(self.num_tasks)
         self.size = f"N={self.order}, NB={self.block}" if stated else f"N={self.order}"
-
-    def make_input_files(self):
-        """Return the program's input."""
-        grid = sizes.process_grid(self.num_tasks)
-        return {self.input_file: self.configuration(self.order, self.block, *grid)}
 
 
 @overhead.simple_test
@@ -42,8 +34,10 @@ class hpl(Hpl):
     descr = "HPL (xhpl) on one node"
     feature = "xhpl"
     tags = {"linpack", "openstack-kvm", "quick", "full"}
-    input_file = "HPL.dat"
-    configuration = staticmethod(hpl_output.configuration)
+
+    def make_input_files(self):
+        """Return the program's input."""
+        return {"HPL.dat": hpl_output.configuration(self.order, self.block, *self.grid)}
 
     def read(self):
         """Assert the size of the system that was solved (the parser verifies its residual)."""
@@ -64,8 +58,10 @@ class linpack(Hpl):
     descr = "HPL, DGEMM, FFT, RandomAccess, PTRANS on one node"
     feature = "hpcc"
     tags = {"linpack", "quick", "full"}
-    input_file = "hpccinf.txt"
-    configuration = staticmethod(hpcc.configuration)
+
+    def make_input_files(self):
+        """Return the program's input."""
+        return {"hpccinf.txt": hpcc.configuration(self.order, self.block, *self.grid)}
 
     def read(self):
         """Assert residual, error bounds and that all ranks took part; then take the rates."""

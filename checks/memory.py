@@ -35,14 +35,13 @@ class memory_bandwidth(Measurement):
     @classmethod
     def explain_unfit(cls, case):
         """Return why it cannot run: on a single core, ``one`` is ``all``."""
-        if case.threads == "all" and counts.cores() == 1:
-            return super().explain_unfit(case) or "needs nodes of 2 cores"
-        return super().explain_unfit(case)
+        lacks_cores = case.threads == "all" and counts.cores() == 1
+        return super().explain_unfit(case) or ("needs nodes of 2 cores" if lacks_cores else "")
 
     def arrange(self):
         """One task with one thread, or with one a physical core; both kernels in one job."""
         self.num_cpus_per_task = self.cores
-        self.width = 1 if self.threads == "one" else self.cores
+        self.num_threads = 1 if self.threads == "one" else self.cores
         self.arrays = sizes.arrays(self.partition_extras["llc_bytes"], self.node_memory, small=self.small)
         self.executable_opts = self.kernel_options("copy")
         triad = " ".join(["./task.sh", str(self.program["path"]), *self.kernel_options("triad")])
@@ -55,15 +54,17 @@ class memory_bandwidth(Measurement):
         kernel = KERNELS[name]
         iterations = ITERATIONS[self.partition_extras["scale"]]
         size = kernel.vectors * self.arrays.bytes_each // 1000
-        return ["-t", kernel.name, "-W", f"N:{size}kB:{self.width}", "-i", str(iterations)]
+        return ["-t", kernel.name, "-W", f"N:{size}kB:{self.num_threads}", "-i", str(iterations)]
 
     def read(self):
         """Assert kernel, threads and size of both runs, then take the bandwidths."""
-        setting = f"{self.width} thread{'s' if self.width > 1 else ''}"
+        setting = f"{self.num_threads} thread{'s' if self.num_threads > 1 else ''}"
         results = []
         for name, text in (("copy", self.output()), ("triad", self.stage_text("triad.out"))):
             run, kernel = likwid.parse(text), KERNELS[name]
-            as_asked("likwid-bench", kernel=(run.kernel, kernel.name), threads=(run.threads, self.width))
+            as_asked(
+                "likwid-bench", kernel=(run.kernel, kernel.name), threads=(run.threads, self.num_threads)
+            )
             if len(set(run.hwthreads)) != run.threads:
                 raise OutputError("likwid-bench", f"threads share hardware threads: {run.hwthreads}")
             size = kernel.vectors * self.arrays.bytes_each

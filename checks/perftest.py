@@ -33,6 +33,7 @@ class Rdma(Measurement):
     needs = "rdma"
     nodes = 2
     scripts = ("pair.sh",)
+    operation = parameter(["read", "send", "write"], loggable=True)
     kind = "latency"
     tags = {"rdma", "fdr", "full"}
 
@@ -43,10 +44,6 @@ class Rdma(Measurement):
         device = [str(option) for option in self.partition_extras.get("rdma_options", ())]
         # -F: preflight judges a governor that scales the clock; perftest would print it within the table.
         self.common_options = ["-F", "-c", "RC", *device]
-        self.choose_messages()
-
-    def choose_messages(self):
-        """Choose sizes and numbers of messages."""
         scale = self.partition_extras["scale"]
         self.sizes, self.rounds = SIZES[scale][self.kind], ROUNDS[scale][self.kind]
         self.executable_opts = [*self.common_options, "-n", str(self.rounds)]
@@ -81,7 +78,6 @@ class rdma_latency(Rdma):
     """Latency: the median."""
 
     descr = "RDMA latency between two nodes (perftest, RC, polling), 2 B to 8 MiB"
-    operation = parameter(["read", "send", "write"], loggable=True)
 
 
 @overhead.simple_test
@@ -89,7 +85,6 @@ class rdma_bandwidth(Rdma):
     """Bandwidth."""
 
     descr = "RDMA bandwidth between two nodes (perftest, RC), 2 B to 8 MiB"
-    operation = parameter(["read", "send", "write"], loggable=True)
     kind = "bandwidth"
 
 
@@ -106,8 +101,9 @@ class rdma_buffers(Rdma):
     operation = parameter(["write"], loggable=True)
     kind = "bandwidth"
 
-    def choose_messages(self):
+    def arrange(self):
         """One step for each number of buffers, in one job."""
+        super().arrange()
         self.sizes = str(MESSAGE_BYTES)
         scale = self.partition_extras["scale"]
         self.buffers, self.messages = BUFFERS[scale], MESSAGES[scale]

@@ -34,7 +34,7 @@ class Profiled(rfm.RegressionTestPlugin):
 
     optional = {FEATURE: "its share of communication"}
     #: The files in which both versions differ.
-    differing = ()
+    differing_files = ()
 
     def read_profiled_seconds(self, directory, version):
         """Return the time of a finished run's steps, or raise an error if the run does not count."""
@@ -65,7 +65,7 @@ class Profiled(rfm.RegressionTestPlugin):
         run = " ".join([limit, self.launch_command(), preload, self.executable, *self.executable_opts])
         for version in VERSIONS:
             room = f"profile-{version}"
-            links = " && ".join(f"ln -sf ../{name}.{version} {name}" for name in self.differing)
+            links = " && ".join(f"ln -sf ../{name}.{version} {name}" for name in self.differing_files)
             self.prerun_cmds += [f"mkdir {room} && (cd {room} && ln -s ../* . && {links})"]
             self.postrun_cmds += [f"(cd {room} && {run} > output 2>&1 || echo $? > failed)"]
 

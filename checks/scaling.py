@@ -16,8 +16,8 @@ class Scaling(rfm.RegressionTestPlugin):
     """A program run once for each number of processes, in one job; its rating over processes is the metric.
 
     Goes before a :class:`~checks.base.Measurement`.  The subclass sets ``nodes`` to ``counts.nodes()``, puts
-    `step` for each number of `spread` before its own run, and reads a run in `rating`.  The run on all
-    processes is the job's own; each of the others goes before it, in a directory of its own.
+    the commands of `spread` before its own run, and reads a run in `rating`.  The run on all processes is the
+    job's own; each of the others goes before it, in a directory of its own.
     """
 
     #: The metric, a curve over processes.
@@ -25,7 +25,7 @@ class Scaling(rfm.RegressionTestPlugin):
     #: The problem, as the setting names it.
     problem = ""
     #: The most processes that the problem can be divided among, as a power of two; None for any number.
-    most = None
+    max_processes = None
     #: Its job starts the program many times, and notes the load of the largest run alone.
     repeats = False
 
@@ -34,21 +34,20 @@ class Scaling(rfm.RegressionTestPlugin):
         raise NotImplementedError
 
     def spread(self):
-        """Place all processes; return the smaller numbers of processes."""
-        *smaller, self.num_tasks = self.points = counts.processes(small=self.small, most=self.most)
+        """Place all processes; return the commands that run fewer, on as many nodes as there are for them."""
+        *smaller, self.num_tasks = self.points = counts.processes(small=self.small, most=self.max_processes)
         self.num_tasks_per_node = math.ceil(self.num_tasks / self.nodes)
-        return smaller
-
-    def step(self, processes):
-        """Return the commands of a run on fewer processes, spread over as many nodes as they can be."""
-        nodes = min(processes, self.nodes)
-        width = f"--nodes={nodes} --ntasks={processes} --ntasks-per-node={math.ceil(processes / nodes)}"
-        if self.named_nodes:
-            width += f" --nodelist={','.join(self.named_nodes[:nodes])}"
-        run = " ".join([self.launch_command(), width, "./task.sh", self.executable, *self.executable_opts])
-        room = f"processes-{processes}"
-        # The run has notes and outputs of its own; all other files are the job's.
-        return f"mkdir {room} && (cd {room} && ln -s ../* . && {run} > output)"
+        launch, commands = self.launch_command(), []
+        for processes in smaller:
+            nodes = min(processes, self.nodes)
+            width = f"--nodes={nodes} --ntasks={processes} --ntasks-per-node={math.ceil(processes / nodes)}"
+            if self.named_nodes:
+                width += f" --nodelist={','.join(self.named_nodes[:nodes])}"
+            run = " ".join([launch, width, "./task.sh", self.executable, *self.executable_opts])
+            room = f"processes-{processes}"
+            # The run has notes and outputs of its own; all other files are the job's.
+            commands.append(f"mkdir {room} && (cd {room} && ln -s ../* . && {run} > output)")
+        return commands
 
     def read(self):
         """Read every run, and return the curve."""

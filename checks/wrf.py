@@ -141,14 +141,14 @@ class WrfScaling(Profiled, Scaling):
     """The scaling of a case, with the share of communication in its steps; goes before the case."""
 
     metric = "wrf_scaling"
-    differing = ("namelist.input",)
+    differing_files = ("namelist.input",)
     #: Time steps of the short run under the profiler; the long one takes all.
     short_steps = 2
 
     def arrange(self):
         """Run it on more and more processes."""
         self.problem = f"{self.case_name} {self.simulated_hours} h"
-        self.prerun_cmds = [*self.prepare(), *map(self.step, self.spread())]
+        self.prerun_cmds = [*self.prepare(), *self.spread()]
         self.plan_profiles()
 
     def profiled_steps(self, version):
@@ -198,7 +198,7 @@ class wrf_ideal_scaling(WrfScaling, Ideal):
     """The baroclinic wave over nodes."""
 
     descr = "WRF em_b_wave strong scaling over up to 8 nodes, runs a day by processes"
-    most = IDEAL_RANKS[-1]
+    max_processes = IDEAL_RANKS[-1]
     nodes = counts.nodes()
     tags = {"app", "fdr", "full"}
 
@@ -220,6 +220,6 @@ class wrf_conus12km_scaling(WrfScaling, Conus):
     """The continental US over nodes: 8 to 128 processes on 8 nodes of 16 cores."""
 
     descr = "WRF CONUS 12 km strong scaling over up to 8 nodes, runs a day by processes"
-    most = MAX_CONUS_RANKS
+    max_processes = MAX_CONUS_RANKS
     nodes = counts.nodes()
     tags = {"app", "fdr", "full"}
