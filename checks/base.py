@@ -40,8 +40,6 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
     needs = ""
     #: Physical cores that every node must have.
     least_cores = 1
-    #: Features that the stack may have, each with what cannot be observed without it.
-    optional = {}
     #: The values of parameters in the quick scope; a case with another value is of the full scope alone.
     quick = {}
     #: By scale the least and the most seconds of a run, for the plan, if repetitions do not decide them.

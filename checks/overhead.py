@@ -61,8 +61,6 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded, Judging):
     measured = None
     #: One line a metric: the verdict as people read it.
     verdict = variable(str, value="", loggable=True)
-    valid_systems = ["+virtual"]
-    valid_prog_environs = ["*"]
     local = True
     executable = "true"
     sourcesdir = None

@@ -93,8 +93,8 @@ class rdma_buffers(Rdma):
     """RDMA writes that go through more and more registered buffers in turn: the IOMMU caches few 4 KiB pages.
 
     perftest measures latency through one queue pair alone, so this is the time of a message at full rate.
-    The number of messages in flight is the same for few buffers and for many.  Otherwise the latency would
-    limit few buffers, the rate would limit many, and the two overheads of a VM could not be told apart.
+    As many messages are in flight for few buffers as for many: else latency would limit few, the rate would
+    limit many, and the two overheads of a VM could not be told apart.
     """
 
     descr = "RDMA write of 256 B by number of registered buffers (perftest, RC)"

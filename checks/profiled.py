@@ -32,6 +32,7 @@ class Profiled(rfm.RegressionTestPlugin):
     behind their names, and reads a run in `read_profiled_seconds`.
     """
 
+    #: The feature that the stack may have, with what cannot be observed without it.
     optional = {FEATURE: "its share of communication"}
     #: The files in which both versions differ.
     differing_files = ()
