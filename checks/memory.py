@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from virtqual.files.wording import pluralize
 from virtqual.programs import likwid, sizes
 from virtqual.programs.text import OutputError
 from virtqual.runs import Result
@@ -58,7 +59,7 @@ class memory_bandwidth(Measurement):
 
     def read(self):
         """Assert kernel, threads and size of both runs, then take the bandwidths."""
-        setting = f"{self.num_threads} thread{'s' if self.num_threads > 1 else ''}"
+        setting = pluralize(self.num_threads, "thread")
         results = []
         for name, text in (("copy", self.output()), ("triad", self.stage_text("triad.out"))):
             run, kernel = likwid.parse(text), KERNELS[name]
