@@ -44,6 +44,10 @@ def test_three_arrays_take_half_of_the_memory_at_most(small):
     assert sizes.arrays(64 * 2**20, 60_005_994, small=small) == sizes.Arrays(10_000_000, "cache")
 
 
+def test_a_grid_of_processes_is_no_higher_than_wide():
+    assert [sizes.process_grid(count) for count in (1, 2, 6, 12)] == [(1, 1), (1, 2), (2, 3), (3, 4)]
+
+
 def test_wrf_takes_ranks_with_ten_points_in_each_direction():
     assert [sizes.ranks_of_conus(cores) for cores in (1, 31, 900)] == [1, 30, 900]
 
