@@ -220,6 +220,17 @@ def test_against_an_earlier_session_overhead_and_change_are_judged(judge):
     assert "pairs.csv:18: unit: is 'ms', and 's' in the session of --against" in done.output
 
 
+def test_a_native_node_is_its_own_host_and_has_no_boot(tmp_path):
+    file = tmp_path / "pairs.csv"
+    file.write_text(text_of(rows(pairs=1, node="n", boot="b")), "utf-8")
+    ((series,),) = read_series(file).values()
+    samples = [run.make_sample() for run in series.runs.values()]
+    assert [(sample.side, sample.node, sample.host, sample.boot) for sample in samples] == [
+        ("native", "n", "n", ""),
+        ("virtual", "n", "", "b"),
+    ]
+
+
 BY = {"reason": BudgetReason(policy="p")}
 
 
