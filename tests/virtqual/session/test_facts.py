@@ -72,4 +72,5 @@ def test_the_facts_of_a_session_are_those_of_its_system_file_and_its_nodes():
         # That of a native host is no part of the build.
         "hypervisor host kernel": "5.14.0",
     }
-    assert facts(session_of([], label="l"))["label"] == "l"
+    stated_alone = {"label": "l", "system": "site", "class": "kvm", "stack": "test (0)"}
+    assert facts(session_of([], label="l")) == stated_alone
