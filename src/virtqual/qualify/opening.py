@@ -115,12 +115,11 @@ def resume(name: str, resumed_by: Request, screen: Terminal, held: ExitStack) ->
     log.reopen()
     ended = begun.conclusion or "It ended before anything was concluded."
     log.append(Resumed(resumption=Resumption(time=now, ended=ended, node_lost=begun.node_lost)))
-    head = Head.model_validate(begun.model_dump(by_alias=True, include=set(Head.model_fields)))
-    notes = [f"It began at {head.created}, and {len(begun.runs)} runs of it count. {ended}"]
-    if head.build_is_stated:
+    notes = [f"It began at {begun.created}, and {len(begun.runs)} runs of it count. {ended}"]
+    if begun.build_is_stated:
         notes.append(f"The hypervisor is still the same: {_STATED_NOTE}")
     pairs = plan.look_schedule(request, chosen)
-    job = Qualification(request, screen, system, log, head, earlier, entries, *pairs, watch, lock)
+    job = Qualification(request, screen, system, log, begun, earlier, entries, *pairs, watch, lock)
     return _begin_session(job, notes)
 
 
