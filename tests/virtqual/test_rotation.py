@@ -239,7 +239,7 @@ def test_a_turn_that_was_cut_off_is_run_again_as_a_whole():
     # Of the second turn only one pair of two has run.
     left = SimpleNamespace(runs=runs, failures=(), rounds=(1,))
     asked = SimpleNamespace(
-        has=(set(), 2),
+        capacity=(set(), 2),
         rotation=lambda nodes: Rotation(2, 2),
         request=Request(system="site"),
         entries=[catalogue.Entry(name="lj", description="d", tags=("quick", "full"))],

@@ -10,7 +10,7 @@ from virtqual.identity.record import Identity
 from virtqual.preflight import shares
 from virtqual.preflight.finding import ORDER, Action, Finding
 from virtqual.preflight.policy import Policy
-from virtqual.preflight.rules import RULES, Scope, UnseenError
+from virtqual.preflight.rules import RULES, RunsOfCheck, Scope, UnseenError
 from virtqual.preflight.software import group_by_check
 from virtqual.runs import Run
 from virtqual.stack.manifest import ProcessorTarget
@@ -62,14 +62,15 @@ def check_runs(
     is not checked for them.
     """
     # A session that is compared with itself has each run once.
-    runs_by_check = dict(group_by_check({_key(run): run for run in [*earlier, *runs]}.values()))
+    all_runs = {_key(run): run for run in [*earlier, *runs]}.values()
+    runs_by_check = {check: RunsOfCheck(group) for check, group in group_by_check(all_runs)}
     hosts = {_key(virtual): _find_host(native, virtual) for native, virtual in _pair(runs)}
     checked_runs = []
     findings_by_item: dict[tuple[str, str, Action], list[Finding]] = defaultdict(list)
     for run in runs:
         findings = apply_rules("load", policy, hypervisor_class, run.load) if run.load else []
-        runs_of_check = runs_by_check[run.check]
-        findings += apply_rules("run", policy, hypervisor_class, run, runs_of_check, policy.metrics)
+        others = runs_by_check[run.check]
+        findings += apply_rules("run", policy, hypervisor_class, run, others, policy.metrics)
         if host := hosts.get(_key(run)):
             vms = tuple(run.identity.values())
             findings += apply_rules("shares", policy, hypervisor_class, vms, host)

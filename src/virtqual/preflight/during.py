@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from virtqual.identity.load import Load
 from virtqual.identity.record import seen, unseen
-from virtqual.preflight.rules import Found, rule
+from virtqual.preflight.rules import Found, RunsOfCheck, rule
 from virtqual.runs import Run
 from virtqual.verdict.metric import Metrics
 
@@ -49,7 +49,7 @@ def swapping(load: Load, *, pages: float) -> Iterator[str]:
 
 
 @rule("run", "communication")
-def communication(run: Run, runs: Sequence[Run], metrics: Metrics, *, share: float) -> Found:
+def communication(run: Run, others: RunsOfCheck, metrics: Metrics, *, share: float) -> Found:
     """Little communication: a case that hardly waits for messages cannot see that they are late."""
     if run.side != "native" or run.communication is None:
         return

@@ -7,11 +7,10 @@ are found beside other runs, and beside the scheduler's clock.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from virtqual.preflight.rules import rule
+from virtqual.preflight.rules import RunsOfCheck, rule
 from virtqual.runs import Result, Run
 from virtqual.verdict.metric import Metrics
 
@@ -27,14 +26,13 @@ DAY_S = 86_400
 
 
 @rule("run", "copied-run")
-def copied_run(run: Run, runs: Sequence[Run], metrics: Metrics, *, chance: float) -> Iterator[str]:
+def copied_run(run: Run, others: RunsOfCheck, metrics: Metrics, *, chance: float) -> Iterator[str]:
     """The output of an earlier run on this side, in this session or in the one that it is held against."""
-    side = [other for other in runs if other.side == run.side]
-    # No reason of a refusal is compared: the first of two copies may have been refused.
-    copies = [other for other in side if _list_values(other) == _list_values(run)]
+    copies = others.copies_of(run)
     first = min(copies, key=lambda copy: copy.start)
     if run.start <= first.start:
         return
+    side = [other for other in others.runs if other.side == run.side]
     log_ways = 0.0
     for result in run.results:
         series = result.series, result.points
@@ -48,10 +46,6 @@ def copied_run(run: Run, runs: Sequence[Run], metrics: Metrics, *, chance: float
             f"{what} those of pair {first.pair} (job {first.job}) to the last digit, which happens by chance "
             f"once in {10 ** min(-log_chance, 300):.2g} times: what was printed is no measurement of this run"
         )
-
-
-def _list_values(run: Run) -> list[tuple[str, tuple[float, ...], tuple[float, ...]]]:
-    return [(result.series, result.points, result.values) for result in run.results]
 
 
 def _count_values(values: Sequence[float], result: Result) -> float:
@@ -70,7 +64,7 @@ def _count_values(values: Sequence[float], result: Result) -> float:
 
 @rule("run", "impossible-time")
 def impossible_time(
-    run: Run, runs: Sequence[Run], metrics: Metrics, *, seconds: float, share: float
+    run: Run, others: RunsOfCheck, metrics: Metrics, *, seconds: float, share: float
 ) -> Iterator[str]:
     """A run that ended before it began, or that took less time than its own program says.
 
@@ -105,7 +99,7 @@ def _find_stated_seconds(run: Run, metrics: Metrics) -> Iterator[tuple[str, floa
 
 @rule("run", "node-clock")
 def node_clock(
-    run: Run, runs: Sequence[Run], metrics: Metrics, *, seconds: float, share: float, times: float
+    run: Run, others: RunsOfCheck, metrics: Metrics, *, seconds: float, share: float, times: float
 ) -> Iterator[str]:
     """A clock of the node that runs faster or slower than the scheduler's.
 
@@ -121,17 +115,11 @@ def node_clock(
     program = f"its program took {run.seconds:.4g} s{with_shell} by the node's clock"
     if on_node > span + allowed:
         yield f"{program}, but its whole job {span:.4g} s by the scheduler's"
-    # A span from submission on holds the time in the queue.
-    timed = sorted((other for other in runs if other.clock != "submission"), key=lambda other: other.start)
-    around: dict[tuple[str, int], float] = {
-        (other.side, other.pair): other.end - other.start - other.shell_seconds - other.seconds
-        for other in timed
-    }
-    natively = [time for (side, _), time in around.items() if side == "native"]
-    if run.clock == "submission" or not natively:
+    natively = others.usual_native_seconds
+    if run.clock == "submission" or natively is None:
         return
     other_side = "native" if run.side == "virtual" else "virtual"
-    usual = max(statistics.median(natively), around.get((other_side, run.pair), 0.0), 0.0)
+    usual = max(natively, others.seconds_around.get((other_side, run.pair), 0.0), 0.0)
     if span - on_node > times * usual + allowed:
         where = "natively" if run.side == "virtual" else "in other runs"
         between = f"{usual:.2g} s lie between them {where}"

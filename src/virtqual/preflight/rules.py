@@ -7,20 +7,61 @@ data: ``references/preflight.yaml``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from inspect import getfullargspec
 from typing import Any, Literal, TypeVar
 
 from virtqual.identity.record import Identity, NotObservable, seen, unseen
+from virtqual.runs import Run
 
 Found = Iterator[str | NotObservable]
 #: The arguments of a rule: a native and a virtual node; both and the targets of a stack; the load of a node
-#: during a run; a run, all runs of its check and the metrics; a run whose partition has RDMA; VMs of one host
+#: during a run; a run, the `RunsOfCheck` and the metrics; a run whose partition has RDMA; VMs of one host
 #: and the native node of their peer.
 Scope = Literal["nodes", "stack", "load", "run", "rdma", "shares"]
 T = TypeVar("T")
 CheckT = TypeVar("CheckT", bound=Callable[..., Found])
+
+
+class RunsOfCheck:
+    """The runs of a check, and what is computed once for all of them."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = runs
+
+    @cached_property
+    def _by_values(self) -> dict[tuple[object, ...], list[Run]]:
+        by_values = defaultdict(list)
+        for run in self.runs:
+            by_values[_list_values(run)].append(run)
+        return by_values
+
+    def copies_of(self, run: Run) -> list[Run]:
+        """Return the runs of the same side that have the same values, the run itself among them."""
+        return self._by_values[_list_values(run)]
+
+    @cached_property
+    def seconds_around(self) -> dict[tuple[str, int], float]:
+        """The part of a job before its shell and after its program, s, by side and pair."""
+        # A span from submission on holds the time in the queue.
+        timed = [run for run in self.runs if run.clock != "submission"]
+        timed.sort(key=lambda run: run.start)
+        return {(run.side, run.pair): run.end - run.start - run.shell_seconds - run.seconds for run in timed}
+
+    @cached_property
+    def usual_native_seconds(self) -> float | None:
+        """The median of `seconds_around` of native jobs; None if there is none."""
+        natively = [seconds for (side, _), seconds in self.seconds_around.items() if side == "native"]
+        return statistics.median(natively) if natively else None
+
+
+def _list_values(run: Run) -> tuple[object, ...]:
+    # No reason of a refusal: the first of two copies may have been refused.
+    return run.side, *((result.series, result.points, result.values) for result in run.results)
 
 
 class UnseenError(Exception):
