@@ -69,8 +69,8 @@ def check_runs(
     findings_by_item: dict[tuple[str, str, Action], list[Finding]] = defaultdict(list)
     for run in runs:
         findings = apply_rules("load", policy, hypervisor_class, run.load) if run.load else []
-        others = runs_by_check[run.check]
-        findings += apply_rules("run", policy, hypervisor_class, run, others, policy.metrics)
+        group = runs_by_check[run.check]
+        findings += apply_rules("run", policy, hypervisor_class, run, group, policy.metrics)
         if host := hosts.get(_key(run)):
             vms = tuple(run.identity.values())
             findings += apply_rules("shares", policy, hypervisor_class, vms, host)

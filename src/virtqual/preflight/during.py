@@ -49,7 +49,7 @@ def swapping(load: Load, *, pages: float) -> Iterator[str]:
 
 
 @rule("run", "communication")
-def communication(run: Run, others: RunsOfCheck, metrics: Metrics, *, share: float) -> Found:
+def communication(run: Run, all_runs: RunsOfCheck, metrics: Metrics, *, share: float) -> Found:
     """Little communication: a case that hardly waits for messages cannot see that they are late."""
     if run.side != "native" or run.communication is None:
         return

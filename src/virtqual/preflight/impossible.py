@@ -26,13 +26,13 @@ DAY_S = 86_400
 
 
 @rule("run", "copied-run")
-def copied_run(run: Run, others: RunsOfCheck, metrics: Metrics, *, chance: float) -> Iterator[str]:
+def copied_run(run: Run, all_runs: RunsOfCheck, metrics: Metrics, *, chance: float) -> Iterator[str]:
     """The output of an earlier run on this side, in this session or in the one that it is held against."""
-    copies = others.copies_of(run)
+    copies = all_runs.copies_of(run)
     first = min(copies, key=lambda copy: copy.start)
     if run.start <= first.start:
         return
-    side = [other for other in others.runs if other.side == run.side]
+    side = [other for other in all_runs.runs if other.side == run.side]
     log_ways = 0.0
     for result in run.results:
         series = result.series, result.points
@@ -64,7 +64,7 @@ def _count_values(values: Sequence[float], result: Result) -> float:
 
 @rule("run", "impossible-time")
 def impossible_time(
-    run: Run, others: RunsOfCheck, metrics: Metrics, *, seconds: float, share: float
+    run: Run, all_runs: RunsOfCheck, metrics: Metrics, *, seconds: float, share: float
 ) -> Iterator[str]:
     """A run that ended before it began, or that took less time than its own program says.
 
@@ -99,7 +99,7 @@ def _find_stated_seconds(run: Run, metrics: Metrics) -> Iterator[tuple[str, floa
 
 @rule("run", "node-clock")
 def node_clock(
-    run: Run, others: RunsOfCheck, metrics: Metrics, *, seconds: float, share: float, times: float
+    run: Run, all_runs: RunsOfCheck, metrics: Metrics, *, seconds: float, share: float, times: float
 ) -> Iterator[str]:
     """A clock of the node that runs faster or slower than the scheduler's.
 
@@ -115,11 +115,11 @@ def node_clock(
     program = f"its program took {run.seconds:.4g} s{with_shell} by the node's clock"
     if on_node > span + allowed:
         yield f"{program}, but its whole job {span:.4g} s by the scheduler's"
-    natively = others.usual_native_seconds
-    if run.clock == "submission" or natively is None:
+    usual_native = all_runs.usual_native_seconds
+    if run.clock == "submission" or usual_native is None:
         return
     other_side = "native" if run.side == "virtual" else "virtual"
-    usual = max(natively, others.seconds_around.get((other_side, run.pair), 0.0), 0.0)
+    usual = max(usual_native, all_runs.seconds_around.get((other_side, run.pair), 0.0), 0.0)
     if span - on_node > times * usual + allowed:
         where = "natively" if run.side == "virtual" else "in other runs"
         between = f"{usual:.2g} s lie between them {where}"

@@ -55,8 +55,8 @@ class RunsOfCheck:
     @cached_property
     def usual_native_seconds(self) -> float | None:
         """The median of `seconds_around` of native jobs; None if there is none."""
-        natively = [seconds for (side, _), seconds in self.seconds_around.items() if side == "native"]
-        return statistics.median(natively) if natively else None
+        native_seconds = [seconds for (side, _), seconds in self.seconds_around.items() if side == "native"]
+        return statistics.median(native_seconds) if native_seconds else None
 
 
 def _list_values(run: Run) -> tuple[object, ...]:
