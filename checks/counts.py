@@ -4,7 +4,7 @@ import reframe.core.runtime as rt
 
 from virtqual.programs import sizes
 from virtqual.site import hosts as shared_hosts
-from virtqual.site.systems import SIDES
+from virtqual.verdict.pairs import SIDES
 
 #: The study's largest cluster: strong scaling goes over so many nodes at most.
 MAX_NODES = 8
