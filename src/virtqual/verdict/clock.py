@@ -28,6 +28,9 @@ MAX_MARGIN_SHARE = 1 / 3
 MIN_CLOCK_PAIRS = 4
 """Pairs that show a step: four whole numbers are all even in 6 % of cases, eight in 0.4 %."""
 
+MIN_REPEATS = 2
+"""Values equal to an earlier one that show a step: a single one is often chance among the sizes of a curve."""
+
 
 def find_steps(values: Floats) -> Floats:
     """Return the step of the clock at each size, shape (n_points,), from (n_values, n_points) values.
@@ -52,7 +55,7 @@ def find_steps(values: Floats) -> Floats:
         return steps
     for column in range(width):
         distinct = sorted(set(counts[column::width]))
-        if len(distinct) < len(values):
+        if len(values) - len(distinct) >= MIN_REPEATS:
             steps[column] = min(np.diff(distinct), default=distinct[0]) * unit
     return steps
 
