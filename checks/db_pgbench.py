@@ -7,7 +7,7 @@ from .asked import as_asked
 from .offered import Offered
 
 CONNECTIONS_PER_CORE = 4
-MAX_SCALE, SCALE_MIB = 32, 16
+MAX_SCALE_FACTOR, SCALE_FACTOR_MIB = 32, 16
 SCRIPT = "<builtin: TPC-B (sort of)>"
 PEAK_SECONDS = {"small": 5, "standard": 20}
 #: The first two seconds do not count.
@@ -36,20 +36,20 @@ class db_pgbench(Offered):
         scale = self.partition_extras["scale"]
         self.divide_cores()
         self.connections = CONNECTIONS_PER_CORE * self.server_cores
-        fitting = self.node_memory // (8 * SCALE_MIB * 2**20)
-        self.tables = 1 if self.small else max(1, min(MAX_SCALE, fitting))
+        fitting = self.node_memory // (8 * SCALE_FACTOR_MIB * 2**20)
+        self.scale_factor = 1 if self.small else max(1, min(MAX_SCALE_FACTOR, fitting))
         place = self.partition_extras["scratch"] if self.storage == "disk" else "/dev/shm"
         self.load_seconds = {"peak": PEAK_SECONDS[scale]} if self.measures_peak else {}
         loads = [f"peak:{PEAK_SECONDS[scale]}:"] if self.measures_peak else []
         for share, rate in self.choose_rates().items():
             self.load_seconds[share] = LOAD_SECONDS[scale]
             loads.append(f"{share}:{LOAD_SECONDS[scale]}:{rate:.6g}")
-        sizes = map(str, (self.tables, self.connections, self.nodes, self.client_cores, self.seed))
+        sizes = map(str, (self.scale_factor, self.connections, self.nodes, self.client_cores, self.seed))
         self.env_vars["VIRTQUAL_WITHIN"] = "./pgbench.sh"
         self.executable_opts = [place, *sizes, *loads]
 
     def read(self):
-        """Assert tables, connections and times of each load; then take the peak and the latencies."""
+        """Assert scale factor, connections and times of each load; then take the peak and the latencies."""
         runs = {load: pgbench.parse(self.stage_text(f"{load}.out")) for load in self.load_seconds}
         for load, run in runs.items():
             as_asked(
@@ -57,7 +57,7 @@ class db_pgbench(Offered):
                 version=(run.version, self.version(run.version)),
                 script=(run.script, SCRIPT),
                 mode=(run.mode, "prepared"),
-                scale=(run.scale, self.tables),
+                scale=(run.scale, self.scale_factor),
                 connections=(run.clients, self.connections),
                 threads=(run.threads, max(self.client_cores, 1)),
                 seconds=(run.seconds, self.load_seconds[load]),

@@ -40,6 +40,14 @@ class Stream(Measurement):
         as_asked("STREAM", threads=(run.threads, self.threads_per_task), version=(run.version, version))
         return sizes.family(run.bytes_each, self.partition_extras["llc_bytes"]), run
 
+    def read_one(self, setting):
+        """Take the four best rates of a single STREAM."""
+        family, run = self.parse(self.output())
+        return [
+            Result.scalar(f"{family}_{kernel}", setting, run.best[kernel], ticks=run.ticks(kernel))
+            for kernel in KERNELS
+        ]
+
 
 @overhead.simple_test
 class stream(Stream):
@@ -57,12 +65,7 @@ class stream(Stream):
 
     def read(self):
         """Take the four rates."""
-        family, run = self.parse(self.output())
-        setting = f"STREAM, {pluralize(self.threads, 'thread')}"
-        return [
-            Result.scalar(f"{family}_{kernel}", setting, run.best[kernel], ticks=run.ticks(kernel))
-            for kernel in KERNELS
-        ]
+        return self.read_one(f"STREAM, {pluralize(self.threads, 'thread')}")
 
 
 class StreamTogether(Together, Stream):
@@ -142,7 +145,5 @@ class stream_numa(Stream):
 
     def read(self):
         """Take the four rates."""
-        family, run = self.parse(self.output())
         memory = f"{self.memory} memory (node {self.stage_text('virtqual.memory').strip()})"
-        setting = f"STREAM, {pluralize(self.threads_per_task, 'thread')}, {memory}"
-        return [Result.scalar(f"{family}_{kernel}", setting, run.best[kernel]) for kernel in KERNELS]
+        return self.read_one(f"STREAM, {pluralize(self.threads_per_task, 'thread')}, {memory}")

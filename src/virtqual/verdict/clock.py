@@ -29,7 +29,7 @@ MIN_CLOCK_PAIRS = 4
 """Pairs that show a step: four whole numbers are all even in 6 % of cases, eight in 0.4 %."""
 
 MIN_REPEATS = 2
-"""Values equal to an earlier one that show a step: a single one is often chance among the sizes of a curve."""
+"""Repeated values that show a step: one alone is often chance, since a curve has many sizes."""
 
 
 def find_steps(values: Floats) -> Floats:
