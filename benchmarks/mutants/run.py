@@ -1,6 +1,6 @@
 """Mutation testing: change the code in one place at a time, and see which change no test notices.
 
-    pip install mutmut==3.8.1 --constraint requirements-dev.lock
+    uv pip install mutmut==3.8.1 --constraint requirements-dev.lock
     python benchmarks/mutants/run.py src/virtqual/preflight --tests tests/virtqual/preflight --results FILE
 
 The changes are those of mutmut. mutmut itself leaves out each decorated function, hence each rule of

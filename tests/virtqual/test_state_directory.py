@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import socket
 import time
 
 import pytest
@@ -124,29 +125,78 @@ def test_a_concluded_session_without_its_document_stays_concluded(state, cancell
     assert json.loads((directory / DOCUMENT).read_text())["outcome"] == "WITHIN"
 
 
+def refused(says):
+    return pytest.raises(InfrastructureError, match=says)
+
+
 def test_a_lock_that_is_a_link_is_refused(state):
     target = state / "target"
     target.write_text("mine", encoding="utf-8")
     (state / "measuring-site.lock").symlink_to(target)
-    with pytest.raises(InfrastructureError, match="symbolic link"), measuring(state, "site", "me", print):
+    with refused("taken: it is a symbolic link$"), measuring(state, "site", "me", print):
         pass
     assert target.read_text() == "mine"
 
 
+def test_a_lock_that_is_a_directory_is_refused(state):
+    (state / "measuring-site.lock").mkdir()
+    with refused("taken: Is a directory$"), measuring(state, "site", "me", print):
+        pass
+
+
+@as_root
+def test_a_lock_of_another_user_is_refused(state):
+    (state / "measuring-site.lock").touch()
+    os.chown(state / "measuring-site.lock", STRANGER, -1)
+    with refused("belongs to another user"), measuring(state, "site", "me", print):
+        pass
+
+
+@pytest.mark.parametrize(("shared", "mode"), [("", 0o644), ("1", 0o666)])
+def test_others_can_write_to_the_lock_of_a_shared_state_directory_alone(state, monkeypatch, shared, mode):
+    monkeypatch.setenv("VIRTQUAL_STATE_SHARED", shared)
+    before = os.umask(0)
+    try:
+        with measuring(state, "site", "me", print) as descriptor:
+            assert os.fstat(descriptor).st_mode & 0o777 == mode
+    finally:
+        os.umask(before)
+
+
+def test_a_second_session_is_refused_at_once(state):
+    """It waits only if the first one has ended."""
+    says = rf"first \(process {os.getpid()} on {socket.gethostname()}, since [\d:]{{8}}\) measures on this"
+    with measuring(state, "site", "first", print):
+        with refused(says), measuring(state, "site", "second", pytest.fail):
+            pass
+        with measuring(state, "other", "second", pytest.fail):
+            pass
+
+
+#: Linux gives no process a number so high.
+ENDED_PROCESS = 2**22 + 1
+
+
 def holder(state, host, age):
-    file = state / "measuring-site.lock"
-    file.write_text(json.dumps({"who": "session x", "pid": 1, "host": host, "since": time.time() - age}))
-    os.utime(file, (time.time() - age, time.time() - age))
+    file, since = state / "measuring-site.lock", time.time() - age
+    file.write_text(json.dumps({"who": "session x", "pid": ENDED_PROCESS, "host": host, "since": since}))
+    os.utime(file, (since, since))
+    return time.strftime("%H:%M:%S", time.localtime(since))
 
 
 def test_a_holder_that_lives_on_another_node_is_respected(state):
     """The file system may lock on one node only: its lock is free here."""
-    holder(state, "login2", age=60)
-    with (
-        pytest.raises(InfrastructureError, match=r"session x .* login2.* locks on one node only"),
-        measuring(state, "site", "me", print),
-    ):
+    since = holder(state, "login2", age=60)
+    says = rf"session x .* on login2, since {since}\) measures .* did 6. s ago.* locks on one node only"
+    with refused(says), measuring(state, "site", "me", print):
         pass
+
+
+def test_a_session_that_was_killed_on_this_node_keeps_no_other_out(state):
+    """Its name is still in the file; the kernel has freed its lock."""
+    holder(state, socket.gethostname(), age=1)
+    with measuring(state, "site", "me", pytest.fail):
+        assert "me" in (state / "measuring-site.lock").read_text()
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
@@ -180,25 +230,44 @@ def test_a_session_that_an_error_ended_leaves_no_holder(state):
     assert (state / "measuring-site.lock").read_text() == ""
 
 
-def test_the_end_of_what_an_ended_session_has_started_is_waited_for(state):
+@pytest.mark.parametrize("was_killed", [False, True])
+def test_the_end_of_what_an_ended_session_has_started_is_waited_for(state, monkeypatch, was_killed):
     """A session that ends empties the file; its ReFrame may hold the lock a little longer."""
-    notes = []
+    notes, waits, who = [], [], "another session"
     with (state / "measuring-site.lock").open("w") as file:
+        if was_killed:
+            since = holder(state, socket.gethostname(), age=60)
+            who = f"session x (process {ENDED_PROCESS} on {socket.gethostname()}, since {since})"
         fcntl.flock(file, fcntl.LOCK_EX)
 
-        def release(note):
-            notes.append(note)
-            fcntl.flock(file, fcntl.LOCK_UN)
+        def wait(seconds):
+            waits.append(seconds)
+            if len(waits) == 2:
+                fcntl.flock(file, fcntl.LOCK_UN)
 
-        with measuring(state, "site", "me", release):
-            assert notes == ["another session has ended; waiting until what it started has ended"]
+        monkeypatch.setattr(lock.time, "sleep", wait)
+        with measuring(state, "site", "me", notes.append):
+            assert notes == [f"{who} has ended; waiting until what it started has ended"]
+        fcntl.flock(file, fcntl.LOCK_EX)
+        monkeypatch.setattr(lock, "MAX_CLEANUP_S", -1)
+        with refused("another session measures"), measuring(state, "site", "me", notes.append):
+            pass
 
 
 def test_a_holder_gives_signs_of_life(state, monkeypatch):
+    """A file system that fails once does not end them."""
+    errors, utime = [OSError(errno.ESTALE, "Stale file handle")], os.utime
+
+    def touch(descriptor):
+        if errors:
+            raise errors.pop()
+        utime(descriptor)
+
     monkeypatch.setattr(lock, "TOUCH_S", 0.02)
+    monkeypatch.setattr(lock.os, "utime", touch)
     file = state / "measuring-site.lock"
     with measuring(state, "site", "me", print):
-        os.utime(file, (0, 0))
+        utime(file, (0, 0))
         until = time.monotonic() + 20
         while file.stat().st_mtime == 0 and time.monotonic() < until:
             time.sleep(0.01)

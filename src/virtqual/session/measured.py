@@ -39,13 +39,13 @@ MAX_MESSAGE_CHARS = 400
 def _refuse_python_number(value: object) -> object:
     """Refuse numbers of Python that are none in files: true, and 1_000."""
     if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
-        raise ValueError("no number")
+        raise ValueError
     return value
 
 
 def _check_amount(value: float) -> float:
     if math.isfinite(value) and value != 0 and not MIN_AMOUNT <= abs(value) <= MAX_AMOUNT:
-        raise ValueError("too large or too small")
+        raise ValueError
     return value
 
 
@@ -141,7 +141,6 @@ class FileSeries:
     """A series of a file, with the line where it begins; a curve has sizes."""
 
     line: int
-    session: str
     metric: str
     setting: str
     unit: str
@@ -150,7 +149,7 @@ class FileSeries:
     runs: dict[tuple[int, Side], FileRun] = field(default_factory=dict)
 
     def pair_runs(self, metric: Metric) -> Series:
-        """Return the runs as pairs, and forget them; see `virtqual.verdict.pairs.pair_up` for errors."""
+        """Return the runs as pairs, and forget them."""
         runs, self.runs = list(self.runs.values()), {}
         return pair_up(metric, self.setting, runs[0].sizes, [run.make_sample() for run in runs])
 
@@ -287,7 +286,7 @@ class _Reader:
         try:
             row = SampleRow.model_validate(cells)
         except ValidationError as error:
-            for mistake in error.errors(include_url=False, include_context=False):
+            for mistake in error.errors():
                 column = str(mistake["loc"][0])
                 self._add_problem(line, column, _describe_mistake(column, mistake["type"], mistake["input"]))
             return
@@ -317,9 +316,7 @@ class _Reader:
         if row.session not in self._sessions and len(self._sessions) == MAX_SESSIONS:
             message = f"is one of more than {MAX_SESSIONS} sessions: split the file."
             raise DataError([*self._problems, Problem(self._file, line, "session", message)])
-        series = FileSeries(
-            line, row.session, row.metric, row.setting, row.unit, row.better, row.size is not None
-        )
+        series = FileSeries(line, row.metric, row.setting, row.unit, row.better, row.size is not None)
         first_series = self._first_series.setdefault(row.metric, series)
         if first_series.curve != series.curve:
             self._add_kind_problem(line, row, first_series)

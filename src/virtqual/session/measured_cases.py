@@ -17,7 +17,7 @@ from virtqual.verdict import Case
 from virtqual.verdict.budget import Budget, BudgetError, Gate
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.noise import Prior
-from virtqual.verdict.pairs import PairingError, Series
+from virtqual.verdict.pairs import Series
 
 #: Values that repeat to the last digit have noise, too.
 MIN_EARLIER_NOISE = 0.002
@@ -49,9 +49,10 @@ def cases_of_file(
     Raises
     ------
     UsageError
-        There is no such session, or the samples cannot be paired.
+        There is no such session.
     DataError
-        A metric has no budget, or another unit or direction than in the catalogue; with file and line.
+        A metric has no budget, or another unit or direction than in the catalogue or in that session; with
+        file and line.
     """
     if against and against not in sessions:
         raise UsageError(f"{file}: has no session {against!r} (--against): {suggest(against, sessions)}")
@@ -89,10 +90,7 @@ class _CaseMaker:
         metric = self._references.metrics.get(file_series.metric)
         if metric is None or _list_differences(file_series, metric):
             metric = _make_metric(file_series)
-        try:
-            return file_series.pair_runs(metric)
-        except PairingError as error:
-            raise UsageError(f"{self._file}: session {file_series.session}: {error}") from error
+        return file_series.pair_runs(metric)
 
     def make_cases(
         self, session: Sequence[tuple[FileSeries, Series]], earlier: Mapping[str, Series] | None
@@ -113,11 +111,12 @@ class _CaseMaker:
             return Case(series, budget, self._find_prior(series, None))
         earlier_series = earlier.get(series.id)
         baseline, mismatch = baseline_of(series, earlier_series)
-        if earlier_series and earlier_series.metric.unit != file_series.unit:
-            message = (
-                f"is {file_series.unit!r}, and {earlier_series.metric.unit!r} in the session of --against"
-            )
-            self._add_problem(file_series, "unit", f"{message}: a change needs one unit.")
+        if earlier_series:
+            for column in ("unit", "better"):
+                value, earlier_value = getattr(file_series, column), getattr(earlier_series.metric, column)
+                if value != earlier_value:
+                    message = f"is {value!r}, and {earlier_value!r} in the session of --against"
+                    self._add_problem(file_series, column, f"{message}: a change needs one {column}.")
         return Case(series, budget, self._find_prior(series, baseline), baseline, mismatch)
 
     def _find_budget(self, file_series: FileSeries, series: Series, gate: Gate) -> Budget | None:

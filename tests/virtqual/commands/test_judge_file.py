@@ -5,6 +5,7 @@ import dataclasses
 import io
 import itertools
 import json
+import os
 import random
 import subprocess
 import sys
@@ -128,7 +129,7 @@ def test_json_lines_and_shuffled_rows_say_the_same(judge):
     expected = judge(table, *STATED, "--json").stdout
     empty = [{k: v for k, v in row.items() if v != ""} for row in table]
     numbers = [row | {"value": float(row["value"]), "boot": None} for row in empty]
-    said = "\n\n".join(json.dumps(row) for row in numbers) + "\n"
+    said = "\n" + "\n\n".join(json.dumps(row) for row in numbers) + "\n"
     assert judge(said, *STATED, "--json", name="pairs.jsonl").stdout == expected
     mixed = random.Random(1).sample(table, len(table))
     by_name = {line["setting"]: line for line in lines(judge(mixed, *STATED, "--json"))[0]}
@@ -136,11 +137,38 @@ def test_json_lines_and_shuffled_rows_say_the_same(judge):
         assert by_name[line["setting"]] == line
 
 
-def test_bom_carriage_returns_blank_lines_quotes_and_another_order_are_fine(judge):
-    table = rows(setting='two, "big" nodes')
-    columns = list(reversed(COLUMNS))
-    text = "\ufeff" + text_of(table, columns, "\r\n").replace("\r\n", "\r\n\r\n", 3)
-    assert only(judge(text, *STATED, "--json"))["setting"] == 'two, "big" nodes'
+@pytest.mark.parametrize(("end", "comma"), [("\r\n", ","), ("\r", ", ")])
+def test_bom_carriage_returns_blank_lines_quotes_and_another_order_are_fine(tmp_path, end, comma):
+    table, file = rows(setting='two,"big" nodes'), tmp_path / "pairs.csv"
+    text = text_of(table, list(reversed(COLUMNS)), end).replace(end, 2 * end, 3).replace(",", comma)
+    file.write_bytes(f"\ufeff{text}".encode())
+    ((series,),) = read_series(file).values()
+    assert (series.setting, len(series.runs)) == (f'two{comma}"big" nodes', 16)
+
+
+def test_a_pipe_is_read_and_the_progress_is_reported(monkeypatch):
+    monkeypatch.setattr(measured, "PROGRESS_ROWS", 3)
+    reading, writing = os.pipe()
+    with os.fdopen(reading), os.fdopen(writing, "w") as pipe:
+        pipe.write(text_of(rows(pairs=4)))
+        pipe.close()
+        counts = []
+        ((series,),) = read_series(Path(f"/dev/fd/{reading}"), counts.append).values()
+    assert (len(series.runs), counts) == (8, [3, 6])
+
+
+def test_a_series_of_one_run_has_no_pair(judge):
+    series = only(judge(rows(sizes=("1", "2"))[:2], *STATED, "--json", code=3))
+    assert (series["outcome"], series["pairs"]) == ("UNDECIDED", 0)
+
+
+def test_a_value_may_equal_its_limit(tmp_path):
+    table, file = rows(pairs=1), tmp_path / "pairs.csv"
+    for row, value in zip(table, (measured.MIN_AMOUNT, measured.MAX_AMOUNT), strict=True):
+        row["value"] = value
+    file.write_text(text_of(table), "utf-8")
+    ((series,),) = read_series(file).values()
+    assert [run.values for run in series.runs.values()] == [{None: 1e-100}, {None: 1e100}]
 
 
 def test_each_session_is_judged_for_itself_in_the_order_of_the_file(judge):
@@ -215,19 +243,22 @@ def test_against_an_earlier_session_overhead_and_change_are_judged(judge):
     done = judge(table, *STATED, "--against", "odl", code=2)
     assert "has no session 'odl' (--against): did you mean old?" in done.output
     judge(table, *STATED, "--against", "", code=2)
-    other = rows(1.01, session="old") + rows(session="new", unit="ms")
-    done = judge(other, *STATED, "--against", "old")
-    assert "pairs.csv:18: unit: is 'ms', and 's' in the session of --against" in done.output
+    for column, value, earlier in (("unit", "ms", "s"), ("better", "higher", "lower")):
+        other = rows(1.01, session="old") + rows(session="new", **{column: value})
+        done = judge(other, *STATED, "--against", "old", code=2)
+        says = f"pairs.csv:18: {column}: is {value!r}, and {earlier!r} in the session of --against: a change "
+        assert f"{says}needs one {column}." in done.output
 
 
-def test_a_native_node_is_its_own_host_and_has_no_boot(tmp_path):
+@pytest.mark.parametrize("boot", ["b", ""])
+def test_a_native_node_is_its_own_host_and_has_no_boot(tmp_path, boot):
     file = tmp_path / "pairs.csv"
-    file.write_text(text_of(rows(pairs=1, node="n", boot="b")), "utf-8")
+    file.write_text(text_of(rows(pairs=1, node="n", boot=boot)), "utf-8")
     ((series,),) = read_series(file).values()
     samples = [run.make_sample() for run in series.runs.values()]
     assert [(sample.side, sample.node, sample.host, sample.boot) for sample in samples] == [
         ("native", "n", "n", ""),
-        ("virtual", "n", "", "b"),
+        ("virtual", "n", "", boot),
     ]
 
 
@@ -447,15 +478,26 @@ MISSPELT = text_of(rows()).replace("boot", "boto", 1).replace("unit", "units", 1
         (change(1, start="noon"), "pairs.csv:3: start: is 'noon': write seconds"),
         (change(1, end="inf"), "pairs.csv:3: end: is 'inf': write seconds"),
         (change(1, better="less"), "pairs.csv:3: better: is 'less': write lower"),
-        (change(1, better="higher"), "pairs.csv:3: better: is 'higher', and 'lower' in line 2"),
+        (change(1, better="higher"), "csv:3: better: is 'higher', and 'lower' in line 2: a series has one"),
         (change(1, unit="ms"), "pairs.csv:3: unit: is 'ms', and 's' in line 2: a series has one unit"),
         (change(1, session=""), "pairs.csv:3: session: is empty"),
         (change(1, metric="a@b"), "pairs.csv:3: metric: is 'a@b': write a name without @"),
         (change(1, size="-2"), "pairs.csv:3: size: is '-2': write a number from 0"),
         (change(1, size=""), "pairs.csv:3: size: elapsed has no size here and one in line 2"),
-        (change(1, size="3"), "has the sizes 1, 2; the native run of pair 0 in line 2 has 1, 3"),
-        (change(1, size="1"), "the native run of pair 0 has a value at size 1 already, in line 2"),
-        (change(1, node="other", size="2"), "pairs.csv:3: node: is 'other', and empty in line 2"),
+        (
+            rows(pairs=1) + rows(pairs=1, setting="large", sizes=("1",)),
+            "pairs.csv:4: size: elapsed has a size here and none in line 2",
+        ),
+        (
+            change(1, size="3"),
+            "csv:4: size: the virtual run of pair 0 has the sizes 1, 2; the native run of pair 0 in line 2",
+        ),
+        (change(1, size="1"), "csv:3: size: the native run of pair 0 has a value at size 1 already"),
+        (
+            change(1, node="other", size="2"),
+            "pairs.csv:3: node: is 'other', and empty in line 2: the rows of one run (the native run of pair",
+        ),
+        (change(1, start="7", size="2"), "pairs.csv:3: start: is 7.0, and 1000000000.0 in line 2: the rows"),
         (rows(pairs=1) * 2, "pairs.csv:4: pair: the native run of pair 0 has a value already, in line 2"),
         (MISSPELT, "pairs.csv:1: boto: is no column of this file: did you mean boot"),
         (MISSPELT, "pairs.csv:1: unit: is missing in the header"),
@@ -469,14 +511,16 @@ MISSPELT = text_of(rows()).replace("boot", "boto", 1).replace("unit", "units", 1
         (b"\x7fELF\x00", "no table of pairs (a binary file"),
         ('{"session": "s"}\n[1]\n{"x"', "pairs.csv:1: metric: is missing: add this key"),
         ('{"session": "s"}\n[1]\n{"x"', "pairs.csv:2: is no JSON object"),
-        ('{"session": "s"}\n[1]\n{"x"', "pairs.csv:3: is no JSON"),
+        ('{"session": "s"}\n[1]\n{"x"', "pairs.csv:3: is no JSON: Expecting ':' delimiter."),
+        (f'{{"value": {"1" * 5000}}}', "pairs.csv:1: is no JSON: a number or nesting is too large."),
+        ('{"value": ' * 100_000, "pairs.csv:1: is no JSON: a number or nesting is too large."),
         ('{"sesion": "s", "pair": true}', "pairs.csv:1: sesion: is no key of a row: did you mean session"),
         ('{"sesion": "s", "pair": true}', "pairs.csv:1: pair: is True: write a whole number"),
         (change(1, value="1e-308"), "pairs.csv:3: value: is '1e-308': write a number from 1e-100 to 1e+100"),
         (change(1, value="-2e200"), "pairs.csv:3: value: is '-2e200': write a number from 1e-100 to 1e+100"),
         (change(1, start="1.7e12"), "pairs.csv:3: start: is '1.7e12': write seconds as a number, below"),
         (change(1, start="2026-11-25T10:00"), "pairs.csv:3: start: is '2026-11-25T10:00': write seconds"),
-        ('{}\n{"session": "a", "pair": 1, "session": "b"}', "pairs.csv:2: session: stands twice in this"),
+        ('{}\n{"pair": 1, "session": "a", "session": "b"}', "pairs.csv:2: session: stands twice in this"),
         ('{}\n{"session": {"a": 1, "a": 2}}', "pairs.csv:2: a: stands twice in this line"),
     ],
 )  # fmt: skip
@@ -489,15 +533,16 @@ def test_a_mistake_is_told_with_file_line_and_column(judge, table, says):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("a," * 1_000_000, "pairs.csv:1: has 1000001 fields: a row has 14."),
+        ("a," * 1_000_000 + "\n1,2", "pairs.csv:1: has 1000001 fields: a row has 14."),
+        ("a,b\n1,2", "pairs.csv:1: has none of the columns"),
         (
             f"{{{','.join(f'{key!r}: 1' for key in map(str, range(200_000)))}}}".replace("'", '"'),
-            "200000 fields",
+            "pairs.csv:1: has 200000 fields",
         ),
         (change(1, value="x" * 100_000), f"pairs.csv:3: value: is '{'x' * 300}"),
         (change(1, session="x" * 100_000, unit=""), "pairs.csv:3: unit: is empty"),
     ],
-    ids=["columns", "keys", "a value", "a name"],
+    ids=["columns", "other columns", "keys", "a value", "a name"],
 )
 def test_a_file_of_another_kind_is_refused_in_seconds_and_a_few_lines(judge, text, says):
     began = time.monotonic()
@@ -505,6 +550,7 @@ def test_a_file_of_another_kind_is_refused_in_seconds_and_a_few_lines(judge, tex
     assert time.monotonic() - began < 60
     assert done.exit_code == 2
     assert says in done.output
+    assert done.output.count("pairs.csv:") == 1
     assert len(done.output) < 1000
 
 
