@@ -20,6 +20,7 @@ from reframe.core.exceptions import SanityError
 
 import virtqual.job
 from virtqual import paths
+from virtqual.files import execute
 from virtqual.files.wording import describe_first_mistake
 from virtqual.harness import limits, order
 from virtqual.harness.recorder import end_by_slurm
@@ -138,7 +139,7 @@ class Sampled(Selection):
         if not names & {"--requeue", "--no-requeue"}:
             job.options.append("--no-requeue")
         if "--export" not in names:
-            job.options.append(f"--export={','.join(sorted(slurm.BASE_VARIABLES))}")
+            job.options.append(f"--export={','.join(sorted(execute.BASE_VARIABLES))}")
             # Else Slurm hands only these variables on to the steps (man sbatch).
             self.prerun_cmds = ["export SLURM_EXPORT_ENV=ALL", *self.prerun_cmds]
         # The profile of a login shell may have gone elsewhere.

@@ -19,9 +19,9 @@ def _check_names(hosts: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]
     host_of_node: dict[str, str] = {}
     for host, nodes in hosts.items():
         for node in nodes:
-            first_host = host_of_node.setdefault(shorten(node), host)
-            if first_host != host or nodes.count(node) > 1:
+            if first_host := host_of_node.get(shorten(node)):
                 raise ValueError(f"{node} stands twice, on {first_host} and on {host}")
+            host_of_node[shorten(node)] = host
     for host, other_host in combinations(hosts, 2):
         if shorten(host) == shorten(other_host):
             raise ValueError(f"{host} and {other_host} are one host by the first part of their names")

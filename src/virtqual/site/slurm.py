@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -18,8 +18,7 @@ from virtqual.site.options import parse_options
 from virtqual.site.systems import Partition
 
 #: Variables of a job that say where the cluster is.
-CLUSTER_VARIABLES = {"SLURM_CONF"}
-BASE_VARIABLES = execute.BASE_VARIABLES
+_CLUSTER_VARIABLES = {"SLURM_CONF"}
 #: Variables of a shell that change the filters, columns and times that Slurm's commands print.
 _OUTPUT_VARIABLES = ("SQUEUE_", "SINFO_", "SACCT_", "SLURM_TIME_FORMAT")
 #: Times as numbers: when clocks go back, an hour comes twice.
@@ -77,13 +76,13 @@ def environment(*, bare: bool = False) -> dict[str, str]:
     `bare` environment has no other settings of a shell either, such as loaded modules.
     """
     if bare:
-        names = CLUSTER_VARIABLES | BASE_VARIABLES
+        names = _CLUSTER_VARIABLES | execute.BASE_VARIABLES
         return {name: value for name, value in os.environ.items() if name in names}
     prefixes = _OUTPUT_VARIABLES + (("SLURM_",) if "SLURM_JOB_ID" in os.environ else ())
     return {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(prefixes) or name in CLUSTER_VARIABLES
+        if not name.startswith(prefixes) or name in _CLUSTER_VARIABLES
     }
 
 
@@ -160,13 +159,13 @@ def list_licenses() -> list[str]:
 
 def has_accounting() -> bool:
     """Return whether an accounting database keeps the jobs, so that `sacct` answers."""
-    return not (_read_setting("AccountingStorageType") or "/none").endswith("/none")
+    return _read_setting("AccountingStorageType") not in (None, "accounting_storage/none")
 
 
 def _read_setting(name: str) -> str | None:
-    """Return a setting of Slurm's configuration, if there is one of this name."""
+    """Return a setting of Slurm's configuration; None if Slurm has none of this name, or it is not set."""
     match = re.search(rf"^{name}\s*=\s*(\S+)", _ask(["scontrol", "show", "config"]), re.MULTILINE)
-    return match[1] if match else None
+    return match[1] if match and match[1] != "(null)" else None
 
 
 def check_scheduler() -> None:
@@ -224,14 +223,10 @@ def list_components(job: str) -> list[str]:
     return sorted(offsets, key=offsets.__getitem__)
 
 
-def list_waiting_jobs(jobs: Iterable[str]) -> dict[str, str]:
+def list_waiting_jobs(jobs: Collection[str]) -> dict[str, str]:
     """Return Slurm's reason for each job that does not run yet; raise `EndedError` if one has ended."""
-    if not (numbers := list(jobs)):
-        return {}
-    rows = _list_rows("squeue", "%A|%T|%r", f"--jobs={','.join(numbers)}", "--states=all")
-    states = {job: (state, reason) for job, state, reason in rows}
-    waiting = {}
-    for job in numbers:
+    states, waiting = _read_job_states(jobs), {}
+    for job in jobs:
         state, reason = states.get(job, ("unknown to it", ""))
         if state not in ("PENDING", "CONFIGURING", "RUNNING"):
             raise EndedError(job, state)
@@ -283,22 +278,27 @@ def end_steps(allocation: str, name: str | None = None) -> list[str]:
     return steps
 
 
-def list_known_jobs(jobs: Iterable[str]) -> dict[str, str | None]:
+def list_known_jobs(jobs: Collection[str]) -> dict[str, str | None]:
     """Return those of some jobs that Slurm knows, each with the reason for which it waits, if it does.
 
     A controller may lose what it had not saved.
     """
-    numbers = ",".join(sorted(jobs))
-    if not numbers:
+    states = _read_job_states(jobs).items()
+    return {job: reason if state == "PENDING" else None for job, (state, reason) in states}
+
+
+def _read_job_states(jobs: Collection[str]) -> dict[str, tuple[str, str]]:
+    """Return state and reason of those of some jobs that Slurm knows."""
+    if not jobs:
         return {}
     try:
-        rows = _list_rows("squeue", "%A|%T|%r", f"--jobs={numbers}", "--states=all")
+        rows = _list_rows("squeue", "%A|%T|%r", f"--jobs={','.join(jobs)}", "--states=all")
     except SilentError as error:
         # squeue fails on a single unknown job, and leaves an unknown job out of several.
         if "Invalid job id" in str(error):
             return {}
         raise
-    return {job: reason if state == "PENDING" else None for job, state, reason in rows}
+    return {job: (state, reason) for job, state, reason in rows}
 
 
 @dataclass(frozen=True)

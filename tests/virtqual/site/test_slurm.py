@@ -36,7 +36,7 @@ def commands(tmp_path, monkeypatch):
 def partition(*access, session=()):
     words = [word for option in access for word in option.split()]
     asked = SimpleNamespace(session_access=session)
-    return SimpleNamespace(access=access, options=words, session_options=list(session), extras=asked)
+    return SimpleNamespace(options=words, session_options=list(session), extras=asked)
 
 
 def test_what_a_shell_has_set_for_slurms_commands_does_not_reach_them(monkeypatch):
@@ -163,6 +163,16 @@ def test_nodes_that_access_names_are_those_that_are_watched(commands):
     assert slurm.select_nodes(partition("-p", "vm", session=["-pvm", "-wvm[1-2]"]), nodes) == {"vm1", "vm2"}
     assert slurm.find_partition_name(partition("-p", "vm", session=["--partition=long"])) == "long"
     assert slurm.find_partition_name(partition("-p", "vm", "--partition=other")) == "other"
+
+
+@pytest.mark.parametrize(
+    ("kind", "has_accounting"),
+    [("accounting_storage/slurmdbd", True), ("accounting_storage/none", False), ("(null)", False)],
+)
+def test_slurm_has_no_accounting_if_it_is_not_set(commands, kind, has_accounting):
+    """Slurm prints (null) for a setting without a value; newer versions have no plugin ``none``."""
+    commands("scontrol", f"AccountingStorageHost   = login\nAccountingStorageType   = {kind}")
+    assert slurm.has_accounting() is has_accounting
 
 
 def test_a_line_that_is_no_answer_is_none(commands):

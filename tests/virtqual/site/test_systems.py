@@ -80,6 +80,7 @@ def change_key(system, path, value):
             {"vm.extras.nodes_of_hosts": {"a": ["vm1"], "a.example": ["vm2"]}},
             "a and a.example are one host by the first part of their names",
         ),
+        ({"vm.extras.nodes_of_hosts": {"a": ["vm1", "vm1.example"]}}, "vm1.example stands twice"),
         ({"vm.extras.nodes_of_hosts": {"a": []}}, "extras.nodes_of_hosts.a: "),
         ({"vm.extras.nodes_of_hosts": {"a": ["vm[1-4]"]}}, "nodes_of_hosts.a[0]: "),
         (
@@ -87,8 +88,7 @@ def change_key(system, path, value):
             "are 64 natively and 60 in the VM, and must be the same for both partitions",
         ),
         ({"vm.extras.scale": "small"}, "extras.scale differs"),
-        ({"vm.extras.numa_hiden": True}, "[vm].extras.numa_hiden: is not a key"),
-        ({"vm.extras.numa_hiden": True}, "did you mean numa_hidden"),
+        ({"vm.extras.numa_hiden": True}, "is not a key of this kind of entry: did you mean numa_hidden"),
         ({"bare.extras.link_gbits": 100}, "did you mean link_gbit"),
         ({"vm.extras.numa_hidden": "no"}, "[vm].extras.numa_hidden: 'no' is neither True nor False"),
         ({"bare.extras.nodes": "2"}, "[bare].extras.nodes: '2' is no whole number"),
@@ -149,20 +149,6 @@ def test_vms_that_share_a_host_may_have_fewer_cores_than_it_but_not_more(example
         systems.check(example, "mysite.py")
 
 
-def test_a_file_without_a_system(tmp_path):
-    file = tmp_path / "mysite.py"
-    file.write_text("sistem = {}\n")
-    with pytest.raises(UsageError, match=r"mysite\.py: defines no dictionary named 'system'"):
-        systems.read(file).load()
-
-
-def test_a_system_that_is_not_there_says_why(tmp_path):
-    file = tmp_path / "mysite.py"
-    file.write_text("system = 'down for maintenance'\n")
-    with pytest.raises(InfrastructureError, match="system 'mysite': down for maintenance"):
-        systems.read(file).load()
-
-
 def test_a_size_of_hpl_that_no_node_can_hold(example):
     for partition in example["partitions"]:
         partition["extras"] = {**partition["extras"], "hpl": {"order": 300_000, "block": 168}}
@@ -173,47 +159,46 @@ def test_a_size_of_hpl_that_no_node_can_hold(example):
     assert systems.check(example, "mysite.py").virtual.hpl == HplSize(order=110_000, block=168)
 
 
+@pytest.fixture
+def configure(tmp_path, monkeypatch):
+    """Return a function that returns ReFrame's configuration for one system."""
+    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
+
+    def make(system):
+        (tmp_path / "mysite.py").write_text(f"system = {system!r}\n")
+        return configuration.configuration(tmp_path)
+
+    return make
+
+
 GPU = {"name": "gpu", "scheduler": "local", "launcher": "local", "extras": {"memory_mib": "of a card"}}
 
 
 @pytest.mark.parametrize("place", [0, 2])
-def test_another_partition_is_nobodys_business(example, place, tmp_path, monkeypatch):
-    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
+def test_another_partition_is_nobodys_business(example, place, configure):
     example["partitions"].insert(place, GPU)
     system = systems.check(example, "mysite.py")
     assert [system.partition(side).name for side in SIDES] == ["bare", "vm"]
-    (tmp_path / "mysite.py").write_text(f"system = {example!r}\n")
-    monkeypatch.setenv("VIRTQUAL_SITE", str(tmp_path))
-    (made,) = configuration.configuration(tmp_path)["systems"]
+    (made,) = configure(example)["systems"]
     assert made["partitions"][place] == GPU
     bare = next(p for p in made["partitions"] if p["name"] == "bare")
     assert (bare["environs"], bare["features"]) == (["no-stack"], ["native", "rdma", "multinode", "numa"])
 
 
-def test_job_scripts_are_login_shells_if_the_system_has_modules(example, tmp_path, monkeypatch):
-    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
-    monkeypatch.setenv("VIRTQUAL_SITE", str(tmp_path))
-    (tmp_path / "mysite.py").write_text(f"system = {example!r}\n")
+def test_job_scripts_are_login_shells_if_the_system_has_modules(example, configure):
     settings = {"use_login_shell": True, "resolve_module_conflicts": False, "target_systems": ["example"]}
-    assert configuration.configuration(tmp_path)["general"][1:] == [settings]
+    assert configure(example)["general"][1:] == [settings]
 
 
-def test_only_a_scheduler_of_ones_own_is_asked_often(example, tmp_path, monkeypatch):
-    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
-    monkeypatch.setenv("VIRTQUAL_SITE", str(tmp_path))
-
-    def rates():
-        (tmp_path / "mysite.py").write_text(f"system = {example!r}\n")
-        general = configuration.configuration(tmp_path)["general"]
-        return [(one.get("target_systems"), one.get("poll_rate_min")) for one in general]
-
+def test_only_a_scheduler_of_ones_own_is_asked_often(example, configure):
     example["modules_system"] = "nomod"
-    assert rates() == [(None, None)]
+    assert len(configure(example)["general"]) == 1
     example["partitions"][0]["extras"]["own_scheduler"] = True
     with pytest.raises(UsageError, match=r"extras\.own_scheduler differs between the partitions: both"):
         systems.check(example, "mysite.py")
     example["partitions"][1]["extras"]["own_scheduler"] = True
-    assert rates() == [(None, None), (["example"], 4)]
+    (settings,) = configure(example)["general"][1:]
+    assert (settings["target_systems"], settings["poll_rate_min"]) == (["example"], 4)
 
 
 def test_what_a_sites_own_checks_need_has_a_place(example):
@@ -241,7 +226,8 @@ WAYS_TO_BREAK = {
     "raise SystemExit('gone')": (2, r"broken\.py:1: ends the program \(gone\)"),
     "system = {": (2, r"broken\.py:1: cannot be read \(SyntaxError"),
     "import nothing_of_the_kind": (2, r"broken\.py:1: cannot be read \(ModuleNotFoundError"),
-    "system = 3": (2, r"broken\.py: defines no dictionary named 'system'"),
+    "sistem = {}": (2, r"broken\.py: defines no dictionary named 'system'"),
+    "system = 'down for maintenance'": (5, "system 'broken': down for maintenance"),
     "system = {}": (2, r"broken\.py: system\.name: is missing"),
     "from virtqual.errors import InfrastructureError\nraise InfrastructureError('the file server sleeps')": (
         5,
