@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -69,7 +68,7 @@ class Program(BaseModel):
         path: Path,
         *,
         libraries: Iterable[Path] = (),
-        data: Mapping[str, Path] = MappingProxyType({}),
+        data: Mapping[str, Path] = {},
         **fields: Any,
     ) -> Program:
         """Return a program with the checksums of its files."""

@@ -60,10 +60,6 @@ class ModulesFile(DataModel):
     programs: Annotated[dict[str, ProgramEntry], Field(min_length=1)]
 
 
-class ProgramError(InfrastructureError):
-    """A program is not as its entry says."""
-
-
 def register(file: Path, stacks: Path) -> Manifest:
     """Write the manifest of the programs that a file names, their bill of materials, and a copy of the file.
 
@@ -137,7 +133,7 @@ def _describe_program(name: str, entry: ProgramEntry, mpi: MpiLibrary | None) ->
     data = dict(_find_data(entry, recipe, path, variables))
     for key, file in data.items():
         if not file.exists():
-            raise ProgramError(
+            raise InfrastructureError(
                 f"{file} is missing, which its checks read. State its path as `data: {{{key}: PATH}}`"
             )
     libraries = find_libraries([path], variables)
@@ -175,7 +171,9 @@ def load_modules(modules: tuple[str, ...]) -> Variables:
         # The profile may have printed other lines before, and Lmod prints advice after it.
         match = re.search(r"^.*\berror\b.*\n?.*", completed.stderr, re.IGNORECASE | re.MULTILINE)
         reason = " ".join((match[0] if match else completed.stderr[-200:]).split())
-        raise ProgramError(f"`module load {' '.join(modules)}` fails in a login shell: {reason.rstrip('.')}")
+        raise InfrastructureError(
+            f"`module load {' '.join(modules)}` fails in a login shell: {reason.rstrip('.')}"
+        )
     printed = completed.stdout.partition("\0")[2]
     return dict(variable.split("=", 1) for variable in printed.split("\0") if "=" in variable)
 
@@ -184,7 +182,7 @@ def _find_program(name: str, variables: Variables) -> Path:
     path = shutil.which(name, path=variables.get("PATH", ""))
     if path is None:
         where = "is no program" if "/" in name else "is not on PATH after its modules were loaded"
-        raise ProgramError(f"{name} {where}. State its name or its path as `program`")
+        raise InfrastructureError(f"{name} {where}. State its name or its path as `program`")
     return Path(path).absolute()
 
 
@@ -193,7 +191,7 @@ def _uses_mpi(path: Path, libraries: list[Path], mpi: MpiLibrary | None) -> bool
 
     Raises
     ------
-    ProgramError
+    InfrastructureError
         The program is linked with another library: each rank could run as a program of one rank.
     """
     with path.open("rb") as file:
@@ -203,11 +201,13 @@ def _uses_mpi(path: Path, libraries: list[Path], mpi: MpiLibrary | None) -> bool
     if not linked:
         return False
     if mpi is None:
-        raise ProgramError(f"{path} is linked with {linked[0]}. State its MPI library as `mpi`")
+        raise InfrastructureError(f"{path} is linked with {linked[0]}. State its MPI library as `mpi`")
     is_open_mpi = any(library.name.startswith("libopen-pal.so") for library in libraries)
     if is_open_mpi != (mpi.name in _OPEN_MPI_NAMES) and mpi.srun is None:
         kind = "Open MPI" if is_open_mpi else "another library than Open MPI"
-        raise ProgramError(f"{path} is linked with {kind} ({linked[0]}), and `mpi.name` says {mpi.name!r}")
+        raise InfrastructureError(
+            f"{path} is linked with {kind} ({linked[0]}), and `mpi.name` says {mpi.name!r}"
+        )
     return True
 
 
@@ -220,20 +220,20 @@ def _find_data(
     prefix = path.parents[min(depth, len(path.parents) - 1)]
     for name, pattern in patterns.items():
         if "*" in pattern.name:
-            yield from _find_programs(pattern.name, path, variables)
+            yield from _find_programs(pattern.name, path, variables).items()
         else:
             yield name, Path(str(pattern).format(prefix=prefix))
     yield from ((name, Path(text)) for name, text in entry.data.items())
 
 
-def _find_programs(pattern: str, path: Path, variables: Variables) -> Iterator[tuple[str, Path]]:
-    """Yield the programs beside a program or on ``PATH`` whose names match a pattern, the first of a name."""
+def _find_programs(pattern: str, path: Path, variables: Variables) -> dict[str, Path]:
+    """Return the first program of each name that matches a pattern, beside a program or on ``PATH``."""
     programs: dict[str, Path] = {}
     for directory in (path.parent, *map(Path, variables.get("PATH", "").split(":"))):
         for file in sorted(directory.glob(pattern)):
             if file.is_file() and os.access(file, os.X_OK):
                 programs.setdefault(file.name, file)
-    yield from programs.items()
+    return programs
 
 
 def _ask_version(path: Path, recipe: Mapping[str, Any], variables: Variables) -> str:
@@ -246,5 +246,5 @@ def _ask_version(path: Path, recipe: Mapping[str, Any], variables: Variables) ->
         text = path.read_bytes().decode("ascii", "replace")
     match = re.search(question.get("pattern", "$^"), text)
     if match is None:
-        raise ProgramError(f"{path} does not say its version. State it as `version`")
+        raise InfrastructureError(f"{path} does not say its version. State it as `version`")
     return match[1]

@@ -19,6 +19,7 @@ from typing import Any
 from virtqual import paths
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import execute
+from virtqual.files.wording import suggest
 from virtqual.stack import manifest, sbom
 from virtqual.stack.manifest import Manifest, Program, load_recipe
 
@@ -49,9 +50,7 @@ def choose_recipe(stacks: Path, extras: Iterable[str] = ()) -> dict[str, Any]:
     recipe = load_recipe(FILE)
     offered = recipe.get("extras", {})
     if unknown := sorted(set(extras) - offered.keys()):
-        raise UsageError(
-            f"the registry stack has no extra {unknown[0]!r} (there are: {', '.join(offered) or 'none'})"
-        )
+        raise UsageError(f"the registry stack has no extra {unknown[0]!r}: {suggest(unknown[0], offered)}")
     try:
         installed = {program.name for program in manifest.load(stacks / NAME / manifest.FILE).programs}
     except InfrastructureError:
@@ -60,11 +59,12 @@ def choose_recipe(stacks: Path, extras: Iterable[str] = ()) -> dict[str, Any]:
         extra for name, extra in offered.items() if name in extras or extra["programs"].keys() <= installed
     ]
     parts = [recipe, *chosen]
-    lists = [key for key, value in recipe.items() if isinstance(value, list)]
-    programs = {name: entry for part in parts for name, entry in part["programs"].items()}
-    return {key: [line for part in parts for line in part.get(key, ())] for key in lists} | {
-        "programs": programs
+    lists = {
+        key: [line for part in parts for line in part.get(key, ())]
+        for key in ("wheels", "packages", "unpacked")
     }
+    programs = {name: entry for part in parts for name, entry in part["programs"].items()}
+    return {**lists, "programs": programs}
 
 
 def compute_pins(recipe: dict[str, Any]) -> str:
