@@ -46,7 +46,7 @@ from virtqual.session.session import (
     StackFacts,
 )
 from virtqual.session.summary import find_for, find_good
-from virtqual.site import placement, probe, systems
+from virtqual.site import placement, probe
 from virtqual.site.configuration import load_system
 from virtqual.site.held import DEFAULT_NODES
 from virtqual.site.hosts import find_hosts
@@ -472,7 +472,7 @@ def _describe_partitions(system: System) -> BothPartitions:
         sides[side] = {
             "partition": partition.name,
             "processor": partition.processor,
-            "features": systems.list_features(partition.features, partition.extras),
+            "features": partition.all_features,
         }
     sides["virtual"] |= {
         "hypervisor": virtual.hypervisor.model_dump(),

@@ -16,7 +16,7 @@ from virtqual.session.session import Request
 from virtqual.site.systems import System
 from virtqual.verdict.budget import HypervisorClass
 
-#: Features that follow from the extras of a partition (`virtqual.site.systems.list_features`).
+#: Features that follow from the extras of a partition (`virtqual.site.systems.Partition.all_features`).
 _DERIVED_FEATURES = {"multinode", "numa"}
 
 

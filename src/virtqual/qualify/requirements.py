@@ -11,7 +11,6 @@ from virtqual.harness.catalogue import Entry
 from virtqual.references import project_references
 from virtqual.session.session import Request
 from virtqual.session.summary import Summary, summaries
-from virtqual.site import systems
 from virtqual.site.systems import System
 from virtqual.stack.manifest import load_recipe
 from virtqual.stack.spack import FILE as SPACK_PROGRAMS
@@ -44,8 +43,7 @@ def foresee_answer(
     elif check_set is None:
         obstacles = [f"no file in references/qualifications/ says what class {chosen.name} asks for"]
     else:
-        partitions = map(system.partition, SIDES)
-        of_system = (systems.list_features(part.features, part.extras) for part in partitions)
+        of_system = (system.partition(side).all_features for side in SIDES)
         cases, planned_cases = catalogue.cases_of(entries, check_set.scope), {entry.case for entry in planned}
         missing, absent = check_set.find_missing(
             cases, set().union(features, *of_system), planned_cases.__contains__

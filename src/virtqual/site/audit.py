@@ -47,7 +47,7 @@ def compare_with_slurm(system: System) -> Iterator[str]:
             name = dict(parse_options(words)).get("--partition")
             if name is None:
                 yield f"{place}: names no partition of Slurm: add --partition=NAME"
-            elif unknown := [each for each in name.split(",") if each not in names]:
+            elif unknown := [part for part in name.split(",") if part not in names]:
                 yield f"{place}: Slurm has no partition {unknown[0]!r}: {suggest(unknown[0], names)}"
             elif "," not in name:
                 in_slurm = read_partition(name)
@@ -87,9 +87,8 @@ def compare_with_nodes(system: System, native: Observed, virtual: Observed) -> I
     for side, observed in zip(SIDES, reconcile(native, virtual), strict=True):
         partition = system.partition(side)
         extras = partition.extras
-        stated = {**partition.processor, "llc_bytes": extras.llc_bytes, "numa_nodes": extras.numa_nodes}
-        if extras.link_gbit is not None:
-            stated["link_gbit"] = extras.link_gbit
+        stated: dict[str, object] = {**partition.processor}
+        stated |= extras.model_dump(include={"llc_bytes", "numa_nodes", "link_gbit"})
         facts = {f"processor.{key}": fact for key, fact in observed.processor.items()}
         facts |= {f"extras.{key}": fact for key, fact in observed.extras.items()}
         for key, fact in facts.items():

@@ -148,7 +148,7 @@ def _configure_system(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any
             keys = {
                 "environs": environments,
                 **keys,
-                "features": systems.list_features(partition.features, partition.extras),
+                "features": partition.all_features,
                 "prepare_cmds": [*keys.get("prepare_cmds", ()), EXIT_ON_ERROR],
                 "extras": {**keys["extras"], "nodes": partition.extras.nodes},
             }

@@ -76,18 +76,20 @@ class Draft:
 
     def _compose_partition(self, side: str, observed: Observed) -> Iterator[str]:
         partition = observed.partition
-        access = [f"--partition={partition.name}", *self.options]
+        access, access_notes = [f"--partition={partition.name}", *self.options], []
         if partition.other_nodes:
             access.append(f"--exclude={','.join(partition.other_nodes)}")
+            access_notes.append("# The nodes that are left out have another size than most.")
+        features = [side, "rdma"] if self._has_rdma else [side]
         minutes = min(SESSION_MINUTES, partition.max_minutes)
         session_access = [*access, f"--time={format_minutes(minutes)}"]
         entries = [
             f'"name": "{partition.name}",',
             '"scheduler": "slurm",' if self.has_accounting else '"scheduler": "squeue",  # there is no sacct',
             '"launcher": "srun",',
-            *["# The nodes that are left out have another size than most."] * bool(partition.other_nodes),
+            *access_notes,
             f'"access": {json.dumps(access)},',
-            f'"features": {json.dumps([side, *["rdma"] * self._has_rdma])},',
+            f'"features": {json.dumps(features)},',
             '"processor": {',
             f'    "arch": "{platform.machine()}",',
             *_format_facts(self._complete_facts("processor", observed.processor), 4),

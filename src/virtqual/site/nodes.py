@@ -255,7 +255,7 @@ class Watch:
             self._silent_since = now
         silent = now - self._silent_since
         # A controller of our own has no second one.
-        is_own = self.interval < GLANCE_INTERVAL_S
+        is_own = self.system.native.own_scheduler
         if silent >= (NODE_TIMEOUT_S if is_own else CONTROLLER_TIMEOUT_S):
             self.lost["slurmctld"] = (
                 f"Slurm's controller (slurmctld) has not answered for {silent:.0f} s: {error}"

@@ -22,7 +22,6 @@ _LONG_OPTIONS = {
     "-N": "--nodes",
     "-t": "--time",
 }
-_NO_LIMIT_WORDS = {"infinite", "unlimited"}
 
 
 def split_words(options: Iterable[str]) -> list[str]:
@@ -61,7 +60,7 @@ def parse_minutes(time: str) -> float:
     >>> [parse_minutes(time) for time in ("90", "90:30", "8:00:00", "2-12", "1-00:30:00", "infinite")]
     [90.0, 91.0, 480.0, 3600.0, 1470.0, inf]
     """
-    if time.lower() in _NO_LIMIT_WORDS:
+    if time.lower() in ("infinite", "unlimited"):
         return float("inf")
     match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", time)
     if not match:

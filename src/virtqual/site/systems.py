@@ -10,7 +10,7 @@ import json
 import re
 import runpy
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -129,6 +129,12 @@ class Partition(OtherPartition):
     def session_options(self) -> list[str]:
         """Single words of `extras.session_access`."""
         return split_words(self.extras.session_access)
+
+    @property
+    def all_features(self) -> list[str]:
+        """Its features, with those that follow from its extras."""
+        derived = {"multinode": self.extras.nodes >= 2, "numa": self.extras.numa_nodes >= 2}
+        return [*self.features, *(name for name, has_feature in derived.items() if has_feature)]
 
 
 class VirtualPartition(Partition):
@@ -291,12 +297,6 @@ class System(BaseModel):
         extras = self.partition("virtual").extras
         assert isinstance(extras, VirtualExtras)
         return extras
-
-
-def list_features(features: Iterable[str], extras: PartitionExtras) -> list[str]:
-    """Return a partition's features with those that follow from its extras."""
-    derived = {"multinode": extras.nodes >= 2, "numa": extras.numa_nodes >= 2}
-    return [*features, *(name for name, has_feature in derived.items() if has_feature)]
 
 
 def check(raw: Mapping[str, Any], file: str) -> System:

@@ -1,7 +1,6 @@
 """When a node is lost: never after one glance, and always with its name and why."""
 
 import threading
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -29,7 +28,8 @@ def watch(monkeypatch):
     monkeypatch.setattr(nodes, "list_node_states", states)
     monkeypatch.setattr(nodes, "find_partition_name", lambda partition: partition)
     monkeypatch.setattr(nodes.time, "monotonic", lambda: clock.now)
-    one = SimpleNamespace(nodes=1)
+    monkeypatch.setattr(nodes.time, "sleep", lambda seconds: setattr(clock, "now", clock.now + seconds))
+    one = SimpleNamespace(nodes=1, own_scheduler=False)
     monkeypatch.setattr(nodes, "has_reservation", lambda partition: False)
     made = Watch(SimpleNamespace(partition=lambda side: side, native=one, virtual=one))
     monkeypatch.setattr(nodes, "select_nodes", lambda partition, nodes: set(nodes))
@@ -166,7 +166,7 @@ def test_a_controller_that_is_gone_is_named(watch):
 
 def test_a_controller_of_our_own_that_is_gone_is_known_sooner(watch):
     made, goes_by, _ = watch
-    made.interval = nodes.OWN_GLANCE_INTERVAL_S
+    made.system.native.own_scheduler = True
     goes_by(90, InfrastructureError("sinfo: Unable to contact slurm controller (connect failure)"))
     assert "slurmctld) has not answered for 60 s" in made.lost["slurmctld"]
 
@@ -195,20 +195,18 @@ def test_a_run_that_waits_as_a_job_says_why_and_since_when(watch, monkeypatch):
     assert second == third == f"{first} Slurm says Priority: other jobs come first."
 
 
-def test_settling_ends_when_slurm_does_not_answer(watch, monkeypatch):
+def test_settling_ends_when_slurm_does_not_answer(watch):
     """A controller that is gone for good answers no doubt: the session must end all the same."""
-    made, goes_by, clock = watch
+    made, goes_by, _ = watch
     goes_by(3, "completing")
-    monkeypatch.setattr(time, "sleep", lambda seconds: setattr(clock, "now", clock.now + seconds))
     goes_by(90, InfrastructureError("sinfo: connect failure"))
     made.settle()
     assert list(made.lost) == ["slurmctld"]
 
 
-def test_settling_ends(watch, monkeypatch):
-    made, goes_by, clock = watch
+def test_settling_ends(watch):
+    made, goes_by, _ = watch
     goes_by(3, "down", "VM vm1 died")
-    monkeypatch.setattr(time, "sleep", lambda seconds: setattr(clock, "now", clock.now + seconds))
     made.settle()
     assert made.lost == {"vm1": "node vm1 is down (VM vm1 died)"}
 
