@@ -49,7 +49,7 @@ def recreate_vms(job: Qualification, number: int) -> float | None:
     release_allocation(job)
     with job.watch.paused():
         execute.run_logged(command, log, seconds=RECREATION_TIMEOUT_S)
-        if lacking := job.watch.usable_again(RECREATION_TIMEOUT_S):
+        if lacking := job.watch.wait_until_usable(RECREATION_TIMEOUT_S):
             raise InfrastructureError(
                 f"{RECREATION_TIMEOUT_S} s after {shown} had ended, {'; '.join(lacking)} (its output: {log})"
             )

@@ -134,15 +134,11 @@ class VirtualExtras(PartitionExtras):
             A record is not of its form, or states another build than the system file.
         """
         host = self._read_records()
-        stated: dict[str, Any] = {
-            "accelerator": self.hypervisor.accelerator,
-            "build": self.hypervisor.build,
-        }
-        for key, value in stated.items():
-            recorded = getattr(host, key)
+        stated: dict[str, Any] = self.hypervisor.model_dump(include={"vendor", "build", "accelerator"})
+        for key in ("accelerator", "build"):
+            recorded, value = getattr(host, key), stated[key]
             if seen(recorded) and recorded != value:
                 raise UsageError(f"host: {key} is {recorded!r}, but extras.hypervisor.{key} says {value!r}")
-        stated["vendor"] = self.hypervisor.vendor
         if self.hypervisor.machine:
             stated["hardware"] = self.hypervisor.machine
         if self.node_interleaving:

@@ -208,7 +208,7 @@ class Watch:
         with self._asking:
             yield
 
-    def usable_again(self, seconds: float) -> list[str]:
+    def wait_until_usable(self, seconds: float) -> list[str]:
         """Wait until all nodes but the lost ones can run jobs, and return a sentence for each that cannot."""
         with self.paused():
             end = time.monotonic() + seconds

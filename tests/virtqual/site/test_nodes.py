@@ -18,20 +18,20 @@ def watch(monkeypatch):
     says = {"native": {"n1": NodeState("idle", "")}, "virtual": {"vm1": NodeState("idle", "")}}
 
     def states(*partitions):
-        found = {}
+        listed = {}
         for partition in partitions:
             if isinstance(says[partition], Exception):
                 raise says[partition]
-            found |= says[partition]
-        return found
+            listed |= says[partition]
+        return listed
 
     monkeypatch.setattr(nodes, "list_node_states", states)
     monkeypatch.setattr(nodes, "find_partition_name", lambda partition: partition)
     monkeypatch.setattr(nodes.time, "monotonic", lambda: clock.now)
     monkeypatch.setattr(nodes.time, "sleep", lambda seconds: setattr(clock, "now", clock.now + seconds))
-    one = SimpleNamespace(nodes=1, own_scheduler=False)
+    extras = SimpleNamespace(nodes=1, own_scheduler=False)
     monkeypatch.setattr(nodes, "has_reservation", lambda partition: False)
-    made = Watch(SimpleNamespace(partition=lambda side: side, native=one, virtual=one))
+    made = Watch(SimpleNamespace(partition=lambda side: side, native=extras, virtual=extras))
     monkeypatch.setattr(nodes, "select_nodes", lambda partition, nodes: set(nodes))
     assert made.begin() == []
     for side in says:
@@ -228,8 +228,8 @@ def test_nodes_that_boot_are_waited_for(watch, monkeypatch):
             goes_by(0, "idle")
 
     monkeypatch.setattr(nodes.time, "sleep", sleep)
-    assert made.usable_again(5) == ["node vm1 is down (booting)"]
-    assert made.usable_again(300) == []
+    assert made.wait_until_usable(5) == ["node vm1 is down (booting)"]
+    assert made.wait_until_usable(300) == []
 
 
 def test_nobody_is_asked_while_vms_are_made_anew(watch):
