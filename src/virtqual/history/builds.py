@@ -59,17 +59,12 @@ class Level:
 class MetricHistory:
     """One metric over the sessions that have it, in the order of builds, then of time."""
 
-    metric: str
-    setting: str
+    #: Metric and setting, for people.
+    name: str
     better: Direction
     sessions: tuple[Summary, ...]
     history: History
     changes: Changes
-
-    @property
-    def name(self) -> str:
-        """Metric and setting, for people."""
-        return f"{self.metric} {self.setting}"
 
     @property
     def variances(self) -> Floats:
@@ -120,52 +115,50 @@ class Place:
     #: Names of the builds, in the order of their first sessions.
     builds: tuple[str, ...]
     #: The sessions of each build, in the order of time.
-    nights: tuple[list[Summary], ...]
+    sessions: tuple[list[Summary], ...]
     #: In the order of their largest change, the largest first.
     metrics: tuple[MetricHistory, ...]
 
     @property
     def title(self) -> str:
         """System, class, numbers of sessions and builds, and days."""
-        days = sorted(f"{session.created:%Y-%m-%d}" for nights in self.nights for session in nights)
+        days = sorted(f"{session.created:%Y-%m-%d}" for group in self.sessions for session in group)
         return (
             f"{self.system} {self.hypervisor_class}: {pluralize(len(days), 'session')} of "
             f"{pluralize(len(self.builds), 'build')}, {' to '.join(dict.fromkeys((days[0], days[-1])))}"
         )
 
 
-def make_place(system: str, hypervisor_class: str, nights: Iterable[Summary]) -> Place:
-    """Return the history of a system and class; `nights` are its sessions in any order.
+def make_place(system: str, hypervisor_class: str, sessions: Iterable[Summary]) -> Place:
+    """Return the history of a system and class; `sessions` may have any order.
 
     A session without virtual values is left out if other sessions have some: its build is unknown.
     """
-    by_time = sorted(nights, key=lambda night: night.created)
-    in_time = [
-        night for night in by_time if any(verdict.virtual is not None for verdict in night.verdicts)
-    ] or by_time
-    nights_by_build: dict[tuple[str, ...], list[Summary]] = defaultdict(list)
-    for night in in_time:
-        nights_by_build[get_build_key(night)].append(night)
-    sessions = list(chain(*nights_by_build.values()))
-    builds = np.repeat(np.arange(len(nights_by_build)), [*map(len, nights_by_build.values())])
-    measured: dict[tuple[str, str], dict[int, Verdict]] = defaultdict(dict)
-    for index, night in enumerate(sessions):
-        for verdict in night.verdicts:
+    in_time = sorted(sessions, key=lambda session: session.created)
+    measured = [session for session in in_time if any(v.virtual is not None for v in session.verdicts)]
+    sessions_by_build: dict[tuple[str, ...], list[Summary]] = defaultdict(list)
+    for session in measured or in_time:
+        sessions_by_build[get_build_key(session)].append(session)
+    in_order = list(chain(*sessions_by_build.values()))
+    builds = np.repeat(np.arange(len(sessions_by_build)), [*map(len, sessions_by_build.values())])
+    verdicts_by_metric: dict[str, dict[int, Verdict]] = defaultdict(dict)
+    for index, session in enumerate(in_order):
+        for verdict in session.verdicts:
             is_usable = verdict.overhead is not None and verdict.spread is not None
             if is_usable and verdict.outcome is not Outcome.INVALID:
                 # A session that also judges a change has two verdicts on one overhead.
-                measured[verdict.metric, verdict.setting].setdefault(index, verdict)
+                verdicts_by_metric[verdict.name].setdefault(index, verdict)
     metrics = []
-    for (metric, setting), verdicts in measured.items():
-        of_metric = tuple(sessions[index] for index in verdicts)
-        order = np.argsort(np.argsort([night.created.timestamp() for night in of_metric], kind="stable"))
+    for name, verdicts in verdicts_by_metric.items():
+        of_metric = tuple(in_order[index] for index in verdicts)
+        order = np.argsort(np.argsort([session.created.timestamp() for session in of_metric], kind="stable"))
         history = _make_history(builds[list(verdicts)], list(verdicts.values()), order)
         better = next(iter(verdicts.values())).better
-        changes = find_changes(history, len(measured))
-        metrics.append(MetricHistory(metric, setting, better, of_metric, history, changes))
+        changes = find_changes(history, len(verdicts_by_metric))
+        metrics.append(MetricHistory(name, better, of_metric, history, changes))
     metrics.sort(key=lambda metric: metric.largest_change, reverse=True)
-    names = _name_builds(list(nights_by_build))
-    return Place(system, hypervisor_class, names, tuple(nights_by_build.values()), tuple(metrics))
+    names = _name_builds(list(sessions_by_build))
+    return Place(system, hypervisor_class, names, tuple(sessions_by_build.values()), tuple(metrics))
 
 
 def _make_history(builds: Ints, verdicts: Sequence[Verdict], order: Ints) -> History:
@@ -273,7 +266,7 @@ def _describe_steps(
             where += ", by the native side alone: the machine's, and not the build's"
         # The sessions of both builds that are nearest in time differ in the fewest other facts.
         before, after = min(
-            product(place.nights[first], place.nights[last]),
+            product(place.sessions[first], place.sessions[last]),
             key=lambda pair: abs(pair[1].created - pair[0].created),
         )
     notes = [f"changed with it: {names}: {old} -> {new}" for names, old, new in compare_facts(before, after)]

@@ -111,17 +111,16 @@ def render_history(places: Sequence[Place], marks: Sequence[Mark], unread: Seque
     else:
         answer = "There are too few sessions to show a change"
     waivers = project_references().waivers
-    contents = []
-    for place in places:
-        contents.append(
-            {
-                "title": place.title,
-                "changes": describe_changes(place, marks),
-                "metrics": [(metric, _draw_course(metric)) for metric in place.metrics],
-                "builds": list(zip(place.builds, place.nights, strict=True)),
-                "notes": list(describe_notes(place, marks, waivers)),
-            }
-        )
+    contents = [
+        {
+            "title": place.title,
+            "changes": describe_changes(place, marks),
+            "metrics": [(metric, _draw_course(metric)) for metric in place.metrics],
+            "builds": list(zip(place.builds, place.sessions, strict=True)),
+            "notes": list(describe_notes(place, marks, waivers)),
+        }
+        for place in places
+    ]
     title = "The history of hypervisor builds"
     return _render_page("history.html.j2", title, answer=answer, places=contents, unread=unread)
 
@@ -232,7 +231,7 @@ def _content(session: Session) -> dict[str, Any]:
     over = [row for row in rows if row.verdict.outcome is Outcome.OVER]
     return {
         "session": session,
-        "command": command,
+        "format_command": format_command,
         "rows": rows,
         "forest": forest,
         "over": [row for row in over if not row.verdict.waived],
@@ -268,8 +267,8 @@ def _make_rows(
     rows = []
     for number, (verdict, bar) in enumerate(zip(verdicts, forest.bars, strict=True), 1):
         run = runs.get(checks.get(verdict.series, ""))
-        measured = series.get(verdict.series), all_sizes.get(verdict.series)
-        rows.append(_make_row(number, verdict, measured, run, bar, began))
+        name = verdict.series
+        rows.append(_make_row(number, verdict, bar, run, series.get(name), all_sizes.get(name), began))
     return forest, rows
 
 
@@ -282,17 +281,19 @@ def _excess(verdict: Verdict) -> tuple[bool, float]:
 def _make_row(
     number: int,
     verdict: Verdict,
-    measured: tuple[Series | None, Series | None],
-    run: Run | None,
     bar: plots.Bar | None,
+    run: Run | None,
+    series: Series | None,
+    all_sizes: Series | None,
     began: float,
 ) -> Row:
-    """Return the row of a verdict; `measured` is its series, then that with sizes that are only reported."""
-    series, all_sizes = measured
-    claims = [entry for entry in _load_claims() if entry[2].metric == verdict.metric]
-    described = [_describe_claim(*entry, verdict.better) for entry in claims]
-    row = Row(number, verdict, run.check if run else "", bar, described)
-    if series is None or all_sizes is None or not series.pairs:
+    """Return the row of a verdict; `all_sizes` is its series with the sizes that are only reported."""
+    claims = [
+        (study, claim, case) for study, claim, case in _load_claims() if case.metric == verdict.metric
+    ]
+    texts = [_describe_claim(*entry, verdict.better) for entry in claims]
+    row = Row(number, verdict, run.check if run else "", bar, texts)
+    if series is None or all_sizes is None:
         return row
     curve = _draw_values(all_sizes) if series.valid else None
     ratios = None
@@ -331,8 +332,7 @@ def _sort_pairs(series: Series) -> list[Pair]:
     """Return all pairs in the order in which they began."""
 
     def began(pair: Pair) -> float:
-        starts = [run.start for run in (pair.native, pair.virtual) if run and math.isfinite(run.start)]
-        return min(starts, default=math.inf)
+        return min((run.start for run in pair.samples if math.isfinite(run.start)), default=math.inf)
 
     return sorted(series.pairs, key=lambda pair: (began(pair), pair.number))
 
@@ -405,8 +405,7 @@ def _format_runs(series: Series, began: float) -> str:
     values = [f"{size:g}" for size in series.points] if series.points else [series.metric.unit]
     lines = [",".join(["pair", "side", "second", "node", *values, "left out because"])]
     for pair in _sort_pairs(series):
-        runs = [run for run in (pair.native, pair.virtual) if run is not None]
-        for run in sorted(runs, key=lambda run: run.start):
+        for run in sorted(pair.samples, key=lambda run: run.start):
             second = f"{run.start - began:.1f}" if math.isfinite(run.start) else ""
             values = [f"{value:.7g}" for value in run.values]
             reasons = "; ".join(run.invalid or pair.invalid).replace('"', "'")
@@ -458,7 +457,7 @@ def _shorten_difference(first: str, second: str) -> tuple[str, str]:
     return before, after
 
 
-def command(session: Session, rows: Sequence[Row]) -> str:
+def format_command(session: Session, rows: Sequence[Row]) -> str:
     """Return the command that measures the checks of some metrics again."""
     request = session.request
     line = ["virtqual", "qualify", "--system", session.system]

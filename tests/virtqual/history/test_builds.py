@@ -14,8 +14,8 @@ from virtqual.report import page
 from virtqual.verdict.waiver import Waiver
 
 
-def facts(build, kvm="npt=Y", microcode="0x1"):
-    return {"hypervisor build": build, "hypervisor details kvm": kvm, "native microcode": microcode}
+def facts(build, microcode="0x1"):
+    return {"hypervisor build": build, "native microcode": microcode}
 
 
 def build_night(number, build, *verdicts, **more):
@@ -48,7 +48,7 @@ def change_forks(rows, log):
 def test_the_build_is_named_with_what_changed_and_what_to_do():
     place = make_place("site", "kvm", nights(new_microcode=True))
     first, second = place.metrics
-    assert (first.metric, second.metric) == ("page_touch_time", "fork_time")
+    assert (first.name, second.name) == ("page_touch_time s", "fork_time s")
     assert second.changes.steps == ()
     (step,) = first.changes.steps
     assert abs(step.size - 0.2) < 1.96 * step.error
@@ -75,7 +75,7 @@ def test_metrics_that_changed_at_one_place_are_told_together():
 
 def test_places_are_told_in_the_order_of_builds():
     place = make_place("site", "kvm", change_forks(nights(step=0.4, at=6), lambda n: 0.2 * (n >= 9)))
-    assert [metric.metric for metric in place.metrics] == ["page_touch_time", "fork_time"]
+    assert [metric.name for metric in place.metrics] == ["page_touch_time s", "fork_time s"]
     assert [change.where for change in describe_changes(place, [])] == [
         "between QEMU 9.2 and QEMU 9.3",
         "between QEMU 9.5 and QEMU 9.6",
@@ -120,17 +120,6 @@ def test_settings_in_another_order_are_told_as_they_stand():
     assert list(compare_facts(first, second)) == [("native command line", "a=1 b=2", "b=2 a=1")]
 
 
-def test_a_setting_of_one_build_is_a_build_of_its_own():
-    """As `npt=0` is: the same version, and another hypervisor."""
-    settings = ["npt=N" if number // 3 == 5 else "npt=Y" for number in range(24)]
-    rows = [
-        row.model_copy(update={"hypervisor": "QEMU 9", "facts": facts("9", setting)})
-        for row, setting in zip(nights(), settings, strict=True)
-    ]
-    place = make_place("site", "kvm", rows)
-    assert place.builds == ("QEMU 9 [npt=Y]", "QEMU 9 [npt=N]")
-
-
 def test_a_step_of_which_the_place_is_not_sure_has_a_build_to_measure_next():
     rng = np.random.default_rng(1)
     rows = []
@@ -156,7 +145,7 @@ def test_an_old_build_that_is_measured_again_stands_with_its_own():
     place = make_place("site", "kvm", [*rows, *again])
     numbers = place.metrics[0].history.builds.tolist()
     assert numbers == sorted(numbers)
-    assert place.nights[0][-1].session == "again-1"
+    assert place.sessions[0][-1].session == "again-1"
     (change,) = describe_changes(place, [])
     assert change.where == "between QEMU 9.3 and QEMU 9.4"
 
@@ -185,7 +174,7 @@ def test_a_session_that_measured_nothing_is_no_build_of_its_own():
     broken = rows[4].model_copy(update={"facts": {}, "verdicts": (), "hypervisor": "unknown"})
     place = make_place("site", "kvm", [*rows[:4], broken, *rows[5:]])
     assert len(place.builds) == 8
-    assert sum(map(len, place.nights)) == len(rows) - 1
+    assert sum(map(len, place.sessions)) == len(rows) - 1
     assert make_place("site", "kvm", [broken]).builds == ("unknown",)
 
 
@@ -193,8 +182,8 @@ def test_what_was_refused_is_no_part_of_it():
     rows = nights(step=0.0)
     refused = made_verdict("page_touch_time", 3.0, outcome="INVALID")
     rows[4] = rows[4].model_copy(update={"verdicts": (refused,)})
-    metrics = {metric.metric: metric for metric in make_place("site", "kvm", rows).metrics}
-    assert len(metrics["page_touch_time"].sessions) == len(rows) - 1
+    metrics = {metric.name: metric for metric in make_place("site", "kvm", rows).metrics}
+    assert len(metrics["page_touch_time s"].sessions) == len(rows) - 1
     assert not any(metric.summary for metric in metrics.values())
 
 
@@ -224,6 +213,7 @@ def test_a_drift_is_told_with_its_rate_and_since_when():
 
 
 def test_builds_of_one_name_are_named_by_what_not_all_of_them_have():
+    """As `npt=0` is: the same version, and another hypervisor."""
     rows = [
         night(
             n,

@@ -13,6 +13,7 @@ from virtqual.identity import Host, gather, readers
 from virtqual.report import page
 from virtqual.runs import Result
 from virtqual.session.session import Request
+from virtqual.verdict.slow_runs import SlowRuns
 
 #: What may come from outside, and what is wrong with it.
 HOSTILE = {
@@ -79,6 +80,12 @@ def test_every_outcome_is_said_first(times, pairs, outcome):
     assert len(made.ids) == len(set(made.ids))
 
 
+def test_slow_runs_alone_are_linked_from_the_top():
+    session = session_slow_by(1.0)
+    session.slow_runs = SlowRuns(found=True, text="5 of 8 virtual runs")
+    assert 'href="#not-within"' in page.render(session)
+
+
 def test_nothing_is_fetched_and_nothing_runs():
     text = page.render(session_slow_by(1.5, pairs=8))
     assert not {"script", "link", "img", "iframe", "object", "form"} & set(Page(text).tags)
@@ -127,16 +134,12 @@ def test_two_hundred_metrics_of_eighteen_pairs_are_a_megabyte():
     assert len(written.encode()) < 1_000_000
 
 
-def test_a_session_without_a_run_has_a_report():
-    assert "no node answered" in page.render(make_broken_session())
-
-
-@pytest.mark.parametrize("side", ["native", "virtual"])
-def test_a_session_with_runs_of_one_side_has_a_report(side):
+@pytest.mark.parametrize("sides", [[], ["native"], ["virtual"]])
+def test_a_session_without_runs_of_both_sides_has_a_report(sides):
     node = readers.read(gather.NodeFiles({}, {}))
-    text = page.render(make_broken_session([made_run(side, 0, identity={"n1": node})]))
+    text = page.render(make_broken_session(made_run(side, 0, identity={"n1": node}) for side in sides))
     assert "no node answered" in text
-    assert f"{side}, n1" in text
+    assert all(f"{side}, n1" in text for side in sides)
 
 
 def test_what_only_one_side_has_stands_apart_from_what_differs():
