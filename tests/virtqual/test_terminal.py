@@ -6,13 +6,13 @@ from io import StringIO
 
 import pytest
 from made_series import CHANGE, FIVE, KVM, PRIOR, TODAY, alone, judge_session, waiver
-from rich.console import Console
 from typer.main import get_command
 
 from made_runs import made_failure, session_of
 from virtqual import cli
 from virtqual.files.wording import Range
 from virtqual.harness.progress import CaseEvent
+from virtqual.report.console import verbatim
 from virtqual.report.terminal import Terminal, table_of
 from virtqual.site.extras import HypervisorBuild
 from virtqual.verdict import Case
@@ -23,7 +23,7 @@ BRACKETS = "accepted [ticket 7] until [/x] fixed"
 @pytest.fixture
 def shown():
     """Return a terminal of 80 columns, and what it has shown."""
-    console = Console(width=80, file=StringIO(), highlight=False)
+    console = verbatim(width=80, file=StringIO())
     return Terminal(console), lambda: " ".join(console.file.getvalue().split())
 
 
@@ -81,7 +81,7 @@ def case(kind, check, side=None, pair=None, **more):
 def test_progress_says_pair_side_and_case_and_how_long_the_rest_takes(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("virtqual.report.terminal.time.monotonic", lambda: clock[0])
-    console = Console(width=80, file=StringIO(), force_terminal=True, color_system=None, legacy_windows=False)
+    console = verbatim(width=80, file=StringIO(), force_terminal=True, color_system=None)
     terminal = Terminal(console)
     terminal.round_begins(1, "every check: pairs 0 to 3", Range(300.0, 900.0))
     clock[0] = 120.0

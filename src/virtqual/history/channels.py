@@ -7,6 +7,7 @@ import re
 import stat
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
@@ -132,8 +133,8 @@ class Notify(DataModel):
     def senders(self) -> Mapping[str, Channel]:
         """Return the channels by name."""
         senders: dict[str, Channel] = {name: place.send for name, place in self.channels.items()}
-        if command := self.command:
-            senders["command"] = lambda notice: run_command(command, notice)
+        if self.command:
+            senders["command"] = partial(run_command, self.command)
         return senders
 
 

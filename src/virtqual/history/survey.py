@@ -20,7 +20,6 @@ would then be wrong, so this is the rate of a false OVER."""
 MIN_SURVEY_DF = 4
 """With fewer degrees of freedom a bound would be ten times the noise and more."""
 
-
 #: A native run: its host, the number of its session, and its values.
 HostRun: TypeAlias = tuple[str, int, Sequence[float]]
 
@@ -72,8 +71,7 @@ def _list_runs(series: Sequence[Series], carrying: Collection[str]) -> list[Host
         (sample.host, number, sample.values)
         for number, session in enumerate(series)
         for sample in (pair.native for pair in session.pairs if pair.native)
-        if not sample.invalid and all(math.isfinite(value) and value > 0 for value in sample.values)
-        if sample.host and _carries_vms(sample.host, carrying) is not None
+        if not sample.refused and sample.host and _carries_vms(sample.host, carrying) is not None
     ]
 
 

@@ -18,7 +18,6 @@ from virtqual.session.pairing import checks_of, series_of
 from virtqual.session.session import Session
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.notation import format_value
-from virtqual.verdict.pairs import SIDES
 
 #: Labels and value.
 _Sample: TypeAlias = tuple[dict[str, str], float]
@@ -35,15 +34,12 @@ def csv_of(session: Session) -> str:
         metric = series.metric
         name, setting, unit = map(_cell, (session.session, series.setting, metric.unit))
         for pair in series.pairs:
-            for side in SIDES:
-                run = getattr(pair, side)
-                if run is None:
-                    continue
+            for run in pair.samples:
                 times = ["" if math.isnan(time) else repr(time) for time in (run.start, run.end)]
                 places = tuple(map(_cell, (run.node, run.host, run.boot)))
                 is_refused = run.refused or checks[series.id] in admitted.refused
                 for size, value in zip(series.points or ("",), run.values, strict=True):
-                    columns = (name, metric.name, setting, size, unit, metric.better, pair.number, side)
+                    columns = (name, metric.name, setting, size, unit, metric.better, pair.number, run.side)
                     table.writerow((*columns, "nan" if is_refused else repr(value), *times, *places))
     return file.getvalue()
 
@@ -72,17 +68,9 @@ def markdown_of(session: Session) -> str:
 
 def _format_row(verdict: Verdict) -> str:
     values = ("-" if value is None else format_value(value) for value in (verdict.native, verdict.virtual))
-    waived = " waived" if verdict.waived else ""
-    outcome = verdict.outcome.value + waived
-    cells = (
-        verdict.name,
-        *values,
-        verdict.unit,
-        verdict.text,
-        verdict.budget,
-        outcome,
-        str(verdict.pairs),
-    )
+    outcome = verdict.outcome.value + (" waived" if verdict.waived else "")
+    judged = verdict.text, verdict.budget, outcome, str(verdict.pairs)
+    cells = (verdict.name, *values, verdict.unit, *judged)
     return f"| {' | '.join(map(_escape, cells))} |"
 
 

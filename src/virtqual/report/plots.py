@@ -130,16 +130,17 @@ class Bar:
     open_right: bool
     budget: float | None
     margin: float | None
-    seen: float | None
+    smallest_over: float | None
 
 
 @dataclass(frozen=True)
 class Forest:
-    """The bars of all metrics on one axis, None for a metric without estimate; `none`: as fast as native."""
+    """The bars of all metrics on one axis; a metric without estimate has None."""
 
     ticks: list[Tick]
     bars: list[Bar | None]
-    none: float
+    #: Place at which virtual is as fast as native.
+    native: float
 
 
 def draw_forest(verdicts: Sequence[Verdict | None]) -> Forest:
@@ -173,7 +174,7 @@ def _make_bar(verdict: Verdict | None, scale: Scale) -> Bar | None:
         open_right=upper > scale.high,
         budget=_place(scale, verdict.limit),
         margin=_place(scale, _add(verdict.limit, verdict.margin)),
-        seen=None if is_off_axis else _place(scale, smallest_over),
+        smallest_over=None if is_off_axis else _place(scale, smallest_over),
     )
 
 

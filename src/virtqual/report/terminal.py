@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.padding import Padding
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -32,7 +31,6 @@ _STYLE = {
     "INVALID": "magenta",
 }
 
-
 #: A session from elsewhere may hold megabytes of text, which a terminal takes minutes to break into lines.
 MAX_VALUE_CHARS = 4000
 
@@ -43,39 +41,34 @@ class Terminal:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or verbatim()
         self._progress: Progress | None = None
-        self._task: TaskID | None = None
         self._began = 0.0
         self._expected = Range(0.0, 0.0)
         self._done = self._total = 0
         self._first: float | None = None
 
-    def _say(self, what: RenderableType = "", **how: Any) -> None:
-        """Print text as it is: brackets are no markup."""
-        self.console.print(what, markup=False, **how)
-
     def begin(self, head: Head, notes: Sequence[str]) -> None:
         """Show what is qualified, and notes."""
         label = f" ({printable(head.label, MAX_LABEL_CHARS)})" if head.label else ""
-        self._say(Text().append("virtqual", "bold").append(f" session {head.session}{label}"))
+        self.console.print(Text().append("virtqual", "bold").append(f" session {head.session}{label}"))
         table = Table.grid(padding=(0, 2))
         table.add_column(style="dim")
         table.add_column(overflow="fold")
         for key, value in describe_head(head).items():
             table.add_row(key, printable(value, MAX_VALUE_CHARS))
-        self._say(table)
+        self.console.print(table)
         for note in notes:
-            self._say(Text(note, style="yellow"))
+            self.note(note)
 
     def note(self, text: str) -> None:
         """Show a note at once."""
-        self._say(Text(text, style="yellow"))
+        self.console.print(Text(text, style="yellow"))
 
     def round_begins(self, number: int, what: str, seconds: Range) -> None:
         """Show what this round runs, and its expected duration."""
         self._expected, self._began = seconds, time.monotonic()
         self._done, self._total, self._first = 0, 0, None
         head = Text("\n").append(f"round {number}", "bold")
-        self._say(head.append(f"  {what}  ").append(f"(about {_format_bounds(seconds)})", "dim"))
+        self.console.print(head.append(f"  {what}  ").append(f"(about {_format_bounds(seconds)})", "dim"))
         if self.console.is_terminal:
             self._progress = Progress(
                 BarColumn(bar_width=8),
@@ -87,7 +80,7 @@ class Terminal:
                 transient=True,
             )
             self._progress.start()
-            self._task = self._progress.add_task("starting ReFrame", total=None, left=self._describe_rest())
+            self._progress.add_task("starting ReFrame", total=None, left=self._describe_rest())
 
     def event(self, event: CaseEvent) -> None:
         """Show progress."""
@@ -100,14 +93,15 @@ class Terminal:
         line = f"{event.kind:<5} {_case(event)}{reason and f': {reason}'}"
         if event.kind != "run" and not self._progress:
             elapsed = format_duration(time.monotonic() - self._began)
-            self._say(f"  {event.ended:>3}/{event.total} {elapsed:>8}  {line}")
+            self.console.print(f"  {event.ended:>3}/{event.total} {elapsed:>8}  {line}")
         elif event.kind not in ("ok", "run"):
-            self._say(f"  {line}", style="red")
-        if self._progress and self._task is not None:
+            self.console.print(f"  {line}", style="red")
+        if self._progress:
+            (task,) = self._progress.task_ids
             if event.kind == "run":
-                self._progress.update(self._task, description=_case(event))
+                self._progress.update(task, description=_case(event))
             total = self._total or None
-            self._progress.update(self._task, completed=self._done, total=total, left=self._describe_rest())
+            self._progress.update(task, completed=self._done, total=total, left=self._describe_rest())
 
     def _describe_rest(self) -> str:
         """Return how many runs have ended, and how long the rest should take."""
@@ -124,25 +118,25 @@ class Terminal:
         if self._progress:
             self._progress.stop()
             self._progress = None
-        self._say(f"  took {format_duration(time.monotonic() - self._began)}", style="dim")
+        self.console.print(f"  took {format_duration(time.monotonic() - self._began)}", style="dim")
 
     def end(self, session: Session, directory: str) -> None:
         """Show the verdicts, the conclusion, and the directory of the results."""
-        self._say()
+        self.console.print()
         self.verdicts(session.verdicts, session.slow_runs, session.waivers)
         self.hosts(session.verdicts, session.outliers)
         self._findings(session)
         self._not_measured(session)
         if not any(run.reference == "held" for run in session.runs):
             self._dim("No absolute reference: this system's native hardware is not proven.")
-        self._say()
-        self._say(Text(printable(session.message, MAX_VALUE_CHARS), style="bold"))
-        self._say(f"qualified: {printable(session.qualified, MAX_VALUE_CHARS)}")
-        self._say(f"results: {directory}", soft_wrap=True)
+        self.console.print()
+        self.console.print(Text(printable(session.message, MAX_VALUE_CHARS), style="bold"))
+        self.console.print(f"qualified: {printable(session.qualified, MAX_VALUE_CHARS)}")
+        self.console.print(f"results: {directory}", soft_wrap=True)
         self._dim("         report.html, session.json, junit.xml; ReFrame's own of each round")
 
     def _dim(self, text: str) -> None:
-        self._say(Text(text, style="dim"))
+        self.console.print(Text(text, style="dim"))
 
     def verdicts(
         self, verdicts: Sequence[Verdict], slow_runs: SlowRuns | None, waivers: Sequence[str] = ()
@@ -150,7 +144,7 @@ class Terminal:
         """Show the table of verdicts, and below it the messages of those that are not within budget."""
         if not verdicts:
             return
-        self._say(table_of(verdicts))
+        self.console.print(table_of(verdicts))
         note = "Percent of native's value; minus is faster."
         if any(verdict.outcome is Outcome.WITHIN for verdict in verdicts):
             note += " WITHIN is below budget + margin."
@@ -161,17 +155,17 @@ class Terminal:
         self._dim(note)
         for verdict in verdicts:
             if verdict.outcome not in (Outcome.WITHIN, Outcome.BASELINE):
-                self._say(Text(verdict.message, style=_STYLE[verdict.outcome.value]))
+                self.console.print(Text(verdict.message, style=_STYLE[verdict.outcome.value]))
         if slow_runs and slow_runs.found:
-            self._say(Text(f"OVER slow runs: {slow_runs.text}", style=_STYLE["OVER"]))
+            self.console.print(Text(f"OVER slow runs: {slow_runs.text}", style=_STYLE["OVER"]))
         for waiver in waivers:
-            self._say(f"waiver: {waiver}")
+            self.console.print(f"waiver: {waiver}")
 
     def hosts(self, verdicts: Sequence[Verdict], outliers: Sequence[Outlier]) -> None:
         """Name the hosts that were set aside, and say how alike the others are."""
         for outlier in outliers:
             text = printable(f"host {outlier}; it was set aside", MAX_VALUE_CHARS)
-            self._say(Text(text, style="yellow"))
+            self.console.print(Text(text, style="yellow"))
         set_aside = {outlier.host for outlier in outliers}
         farthest: dict[str, float] = {}
         for verdict in verdicts:
@@ -189,18 +183,18 @@ class Terminal:
 
     def _findings(self, session: Session) -> None:
         if session.preflight or session.canaries:
-            self._say()
+            self.console.print()
             preflight.show(session.preflight, self.console, briefly=True)
             preflight.show_canaries(session.canaries, self.console, briefly=True)
             self._dim(f"          in full: virtqual preflight {session.session}")
 
     def _not_measured(self, session: Session) -> None:
         for text in describe_failures(session.failures):
-            self._say(Text(f"failed: {text}", style="red"))
+            self.console.print(Text(f"failed: {text}", style="red"))
         if session.not_run:
             self._dim("Not run here:")
             for line in session.not_run:
-                self._say(Padding(Text(line, style="dim"), (0, 0, 0, 2)))
+                self.console.print(Padding(Text(line, style="dim"), (0, 0, 0, 2)))
 
 
 def _case(event: CaseEvent) -> str:
@@ -243,17 +237,17 @@ def table_of(verdicts: Sequence[Verdict]) -> Table:
     """Return the table of all verdicts, 80 columns wide at most."""
     gates = {verdict.gate for verdict in verdicts if verdict.judged is not None}
     # Changes alone are shown as estimates; a change beside an overhead gets a line of its own.
-    only_change = gates == {"change"} and any(verdict.change is not None for verdict in verdicts)
+    only_change = gates == {"change"}
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("metric", overflow="fold")
     for title in ("native", "virtual"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("unit", no_wrap=True)
     table.add_column("change, slower by" if only_change else "slower by", justify="right", no_wrap=True)
-    for title in ("verdict", "pairs"):
-        table.add_column(title, justify="right" if title == "pairs" else "left", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("pairs", justify="right", no_wrap=True)
     for verdict in verdicts:
-        estimate = verdict.judged or (None if only_change else verdict.overhead)
+        estimate = verdict.judged if only_change else verdict.estimate
         table.add_row(*_row(verdict, estimate, beside=verdict.change is not None and not only_change))
     return table
 

@@ -6,7 +6,7 @@ from virtqual.history.propose import Recorded
 def make_recorded(number, *series, check="Case"):
     """Return a session of a number with series, all of one check."""
     recorded = tuple((check, measured) for measured in series)
-    return Recorded(f"s{number}", f"2026-01-0{number}", "site", "9.2", "Xeon", "abc", recorded)
+    return Recorded(f"s{number}", f"2026-01-{number:02}", "site", "9.2", "Xeon", "abc", recorded)
 
 
 def write_proposals(proposals):

@@ -68,7 +68,7 @@ def test_every_proposal_is_loaded(metrics, references_copy, sessions):
     references = load_references(references_copy)
     for _, series in stored[0].series:
         prior = references.prior(series, "kvm", "site")
-        assert "build 9.2" in prior.source
+        assert f"{sessions} sessions, s0 to s{sessions - 1}, build 9.2" in prior.source
         assert 0 < prior.df <= 6
         assert prior.between_df == (sessions - 1 if sessions > 2 else 4)
         width = series.width
@@ -77,6 +77,7 @@ def test_every_proposal_is_loaded(metrics, references_copy, sessions):
         assert np.all(sigma[:width] >= 1e-4)
         # A mean varies no more than its loudest size.
         assert 0 < sigma[-1] <= sigma[:width].max()
+    assert references.prior("hpl", "kvm", "elsewhere").sigma == 0.03
     assert propose(stored, references_copy / "systems") == []
 
 
@@ -132,6 +133,7 @@ def test_the_mean_of_a_curve_has_the_noise_that_it_showed(metrics):
         metric = metrics["mpi_latency"]
         series = [pair_up(metric, "here", points, samples_of(metric, values)) for values in d]
         entry = noise_entry(series, "test")
+        assert entry["points"] == list(points)
         assert np.mean(entry["sigma"]) == pytest.approx(np.hypot(shared, own), rel=0.15)
         # Numbers of a file are rounded up.
         assert 0.9 < entry["mean"] / np.sqrt(shared**2 + own**2 / 12) < 1.2

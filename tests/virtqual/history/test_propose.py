@@ -2,14 +2,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_recorded import make_recorded, write_proposals
+from made_recorded import make_recorded
 from made_series import samples_of
 from ruamel.yaml import YAML
 
 from virtqual.history.native import reference_entries
 from virtqual.history.noise_entries import NoHistoryError, noise_entry
 from virtqual.history.propose import propose
-from virtqual.references import load_references
 from virtqual.verdict.pairs import Sample, pair_up
 
 SIZES = tuple(2.0**i for i in range(12))
@@ -41,23 +40,6 @@ def test_noise_does_not_depend_on_the_overhead(metrics):
     entry = noise_entry([noisy(metrics["hpl"], rng, 0.03, 6, overhead=over) for over in overheads], "test")
     assert entry["sigma"] == pytest.approx(0.03, rel=0.15)
     assert entry["df"] == 6
-
-
-def test_the_noise_of_a_curve_is_that_of_its_sizes_and_of_their_mean(metrics):
-    rng = np.random.default_rng(3)
-    metric, pairs = metrics["mpi_latency"], 200
-    d = rng.normal(0, 0.03, (pairs, 12)) + rng.normal(0, 0.04, (pairs, 1))
-    entry = noise_entry([pair_up(metric, "here", SIZES, samples_of(metric, d))], "test")
-    assert np.mean(entry["sigma"]) == pytest.approx(0.05, rel=0.2)
-    assert entry["mean"] == pytest.approx(np.hypot(0.04, 0.03 / np.sqrt(12)), rel=0.2)
-    assert entry["points"] == list(SIZES)
-
-
-def test_history_finds_what_varies_from_session_to_session(metrics):
-    rng = np.random.default_rng(5)
-    series = [noisy(metrics["hpl"], rng, 0.01, 4, overhead=0.3 + 0.05 * rng.normal()) for _ in range(60)]
-    assert noise_entry(series, "test")["between"] == pytest.approx(0.05, rel=0.3)
-    assert noise_entry(series, "test")["sigma"] == pytest.approx(0.01, rel=0.2)
 
 
 def test_a_few_pairs_are_no_history(metrics, make):
@@ -110,16 +92,6 @@ def test_reference_files_are_what_reframe_reads(sessions, tmp_path):
     origin = {"sessions": ["s1", "s2", "s3"], "date": "2026-01-03", "cpu": "Xeon", "stack": "abc"}
     assert files["Hpl.yaml"]["made_of"] == origin
     assert files["Hpl.yaml"]["provenance"][0]["runs"] == 12
-
-
-def test_a_proposed_noise_file_is_what_judging_reads(sessions, references_copy):
-    write_proposals(propose(sessions, references_copy / "systems"))
-    references = load_references(references_copy)
-    hpl, mpi = (series for _, series in sessions[0].series)
-    assert "3 sessions, s1 to s3, build 9.2" in references.prior(hpl, "kvm", "site").source
-    assert len(references.prior(mpi, "kvm", "site").sigma) == 12
-    assert references.prior(hpl, "kvm", "elsewhere").sigma == 0.03
-    assert propose(sessions, references_copy / "systems") == []
 
 
 def test_a_change_shows_what_was_there_before(sessions, tmp_path):
