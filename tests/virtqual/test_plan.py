@@ -64,14 +64,12 @@ def test_the_command_refuses_them_before_it_looks_for_the_system():
 
 def test_how_long_a_session_takes_follows_from_the_last_runs_of_what_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
-    entries = [
-        catalogue.Entry(name=name, description="d", tags=tags)
-        for name, tags in (
-            ("hpl n=1", ("linpack", "quick", "full")),
-            ("hpl n=2", ("linpack", "full")),
-            ("slow", ("app", "quick", "full")),
-        )
-    ]
+    tags_by_name = {
+        "hpl n=1": ("linpack", "quick", "full"),
+        "hpl n=2": ("linpack", "full"),
+        "slow": ("app", "quick", "full"),
+        "never_run": ("new", "full"),
+    }
     made = (("1", [("hpl %n=1", 7), ("hpl %n=2", 70), ("slow", 300)]), ("2", [("slow", 100)]), ("3", []))
     for name, times in made:
         runs = [
@@ -79,11 +77,15 @@ def test_how_long_a_session_takes_follows_from_the_last_runs_of_what_is_asked_fo
         ]
         keep(session_of(runs, name=name), paths.sessions())
 
-    new = catalogue.Entry(name="never_run", description="d", tags=("new", "full"))
     native = SimpleNamespace(scale="standard", run_seconds=None)
 
     def seconds(**asked):
-        alone = {"rotated": {}, "capacity": (set(), 1), "entries": [*entries, new]}
+        longer = "" if asked.get("full") else "only with --full"
+        entries = [
+            catalogue.Entry(name=name, description="d", tags=tags, lacks="" if "quick" in tags else longer)
+            for name, tags in tags_by_name.items()
+        ]
+        alone = {"rotated": {}, "capacity": (set(), 1), "entries": entries}
         system = SimpleNamespace(name=session_of([]).system, native=native)
         job = SimpleNamespace(request=Request(system="site", **asked), system=system, **alone)
         return plan.estimate_round(job, session_of([]), (), 2)

@@ -28,7 +28,7 @@ def choose_time_limit(case: str, system: str, stack: str, longest: float) -> flo
 def _find_longest_runs(system: str, stack: str) -> dict[str, float]:
     """Return the longest run of each case, seconds; infinity if one has reached its limit."""
     longest: dict[str, float] = {}
-    for _, summary in find_recent(system, stack):
+    for summary in find_recent(system, stack):
         for case, durations in summary.durations.items():
             seconds = math.inf if durations.longest is None else durations.longest
             longest[case] = max(longest.get(case, 0.0), seconds)

@@ -71,13 +71,12 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
     def on_task_success(self, task: Any) -> None:
         """Write down the run; of a warm-up only that its job has ended."""
         check = task.check
-        log = self._log_of(task)
-        if log:
+        if log := self._log_of(task):
             self._working.add((task.testcase.environ.name, check.slot.side))
-        if log and check.slot.warm_up:
-            log.append(WarmedUp(job=str(check.job.jobid), case=check.display_name))
-        elif log:
-            log.append(Finished(run=Run.model_validate_json(check.record)))
+            if check.slot.warm_up:
+                log.append(WarmedUp(job=str(check.job.jobid), case=check.display_name))
+            else:
+                log.append(Finished(run=Run.model_validate_json(check.record)))
         self._report("ok", task)
 
     def on_task_failure(self, task: Any) -> None:

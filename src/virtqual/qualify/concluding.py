@@ -20,7 +20,7 @@ from virtqual.session.judge import judge
 from virtqual.session.log import Log
 from virtqual.session.provenance import provenance
 from virtqual.session.session import UNJUDGED_ANSWERS, Basis, Session
-from virtqual.session.summary import Summary, summaries
+from virtqual.session.summary import summaries_of
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SlowRuns
 
@@ -29,11 +29,16 @@ MAX_EARLIER_SESSIONS = 30
 
 
 def conclude_session(
-    log: Log, earlier: Session | None, *, not_run: Sequence[str] = (), **circumstances: Any
+    log: Log,
+    earlier: Session | None,
+    *,
+    looks: Sequence[int] = LOOKS,
+    not_run: Sequence[str] = (),
+    **circumstances: Any,
 ) -> Session:
     """Judge a session from its log, conclude it, and write its documents.
 
-    `not_run` are the checks that cannot run here, by reason; `circumstances` are fields of `Basis`.
+    `not_run` are the checks that cannot run here, by reason; `circumstances` are other fields of `Basis`.
     """
     session = log.session()
     session.not_run = list(not_run)
@@ -43,7 +48,8 @@ def conclude_session(
         today=date.today(),
         earlier=earlier.measured if earlier else "",
         provenance=provenance(),
-        **{"looks": LOOKS, **circumstances},
+        looks=tuple(looks),
+        **circumstances,
     )
     try:
         draw_conclusion(session, earlier, log.directory)
@@ -86,9 +92,8 @@ def _find_earlier_slow_runs(session: Session) -> SlowRuns:
     """Return the slow runs of the latest earlier sessions of the same build, stack and system."""
     slow_runs = (
         summary.slow_runs
-        for _, summary in summaries(paths.sessions())
-        if isinstance(summary, Summary)
-        and (summary.system, summary.hypervisor) == (session.system, session.hypervisor)
+        for _, summary in summaries_of(session.system, paths.sessions())
+        if summary.hypervisor == session.hypervisor
         and summary.stack_hash == session.stack["hash"]
         and summary.created < datetime.fromisoformat(session.created)
     )

@@ -91,16 +91,15 @@ def forecast(request: Request) -> Forecast:
     system = system.use_nodes(request.nodes)
     features = set(stack.features) if stack else _assume_features(request.stack or spack.NAME)
     entries = requested.list_checks(request, system, features, chosen)
-    selected = plan.select_cases(request, entries)
+    selected = catalogue.select(entries, request.names, request.tags)
     capacity = features, system.nodes
-    planned = [e for e in entries if e.paired and e.case in selected and not e.explain_unfit(*capacity)]
-    missing = catalogue.find_missing(catalogue.select(entries, request.names, request.tags), *capacity)
+    planned = [entry for entry in selected if entry.paired and not entry.explain_unfit(*capacity)]
     rotated, silence = _choose_nodes(system)
     looks, first_pairs = plan.look_schedule(request, chosen)
     total_nodes = sum(map(len, rotated.values())) or system.native.nodes + system.virtual.nodes
     return Forecast(
         cases=plan.plan_cases(planned, system),
-        not_run=catalogue.group_missing(missing),
+        not_run=catalogue.group_missing(catalogue.find_missing(selected, *capacity)),
         turns=first_pairs + 1,
         # New VMs come with each look, about.
         max_turns=looks[-1] + (1 + len(looks) if system.virtual.recreate_vms else 1),

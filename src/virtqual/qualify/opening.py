@@ -153,8 +153,8 @@ def _begin_session(job: Qualification, notes: list[str]) -> Qualification:
     notes += [f"{reason}: the session uses {job.nodes} of each side." for reason in job.watch.short]
     notes += _name_outliers(job)
     # A check that was not measured must not be taken for passed.
-    requested_entries = catalogue.select(job.entries, job.request.names, job.request.tags)
-    job.not_run = catalogue.group_missing(catalogue.find_missing(requested_entries, *job.capacity))
+    selected = catalogue.select(job.entries, job.request.names, job.request.tags)
+    job.not_run = catalogue.group_missing(catalogue.find_missing(selected, *job.capacity))
     job.too_large = plan.find_cases_of_more_nodes(job)
     name_holder(job.lock, f"session {job.head.session}")
     job.screen.begin(job.head, notes)

@@ -118,7 +118,8 @@ def _find_rotation(job: Qualification, case: str) -> Rotation:
 def count_unfinished_turns(job: Qualification, session: Session, part: Round) -> dict[str, int]:
     """Return by check how many turns of a round are not complete; checks that failed are left out."""
     failed, unfinished = {failure.check for failure in session.failures}, {}
-    for check in sorted({*(part.checks or select_cases(job.request, _list_fit(job)))} - failed):
+    checks = part.checks or [entry.case for entry in _list_fit(job)]
+    for check in sorted({*checks} - failed):
         rotation = _find_rotation(job, check)
         runs = Counter(turn for turn in _list_turns(session, check, rotation) if turn >= part.first)
         complete = sum(count >= 2 * rotation.places for count in runs.values())
@@ -128,8 +129,9 @@ def count_unfinished_turns(job: Qualification, session: Session, part: Round) ->
 
 
 def _list_fit(job: Qualification) -> list[Entry]:
-    """Return the checks on both sides that can run in the session."""
-    return [e for e in job.entries if e.paired and not e.explain_unfit(*job.capacity)]
+    """Return the checks on both sides that were requested and can run in the session."""
+    selected = catalogue.select(job.entries, job.request.names, job.request.tags)
+    return [e for e in selected if e.paired and not e.explain_unfit(*job.capacity)]
 
 
 def _list_turns(session: Session, check: str, rotation: Rotation) -> list[int]:
@@ -154,11 +156,10 @@ def repeat_unfinished(job: Qualification, session: Session, part: Round) -> list
 def find_cases_of_more_nodes(job: Qualification) -> list[str]:
     """Return the selected cases that take more nodes than can run jobs, but no more than are stated."""
     (features, nodes), stated = job.capacity, job.system.nodes
-    selected = select_cases(job.request, job.entries)
     return [
         entry.case
-        for entry in job.entries
-        if entry.case in selected and entry.nodes > nodes and not entry.explain_unfit(features, stated)
+        for entry in catalogue.select(job.entries, job.request.names, job.request.tags)
+        if entry.nodes > nodes and not entry.explain_unfit(features, stated)
     ]
 
 
@@ -187,7 +188,7 @@ class PlannedCase(NamedTuple):
 def plan_cases(entries: Iterable[Entry], system: System, session: Session | None = None) -> list[PlannedCase]:
     """Return the cases of some checks, with the times of this session or of the latest one that ran them."""
     durations = durations_of(session) if session else {}
-    for _, summary in find_recent(system.name):
+    for summary in find_recent(system.name):
         durations = summary.durations | durations
     scale, cases = system.native.scale, []
     aim = repetitions.choose_aim(scale, system.native.run_seconds)
@@ -220,13 +221,5 @@ def estimate_turns(cases: Sequence[PlannedCase], turns: int, rotated: held.Nodes
 
 def estimate_round(job: Qualification, session: Session, checks: Sequence[str], turns: int) -> Range:
     """Return how long a round of some checks, or of all that were requested, should take, s."""
-    entries = _list_fit(job)
-    cases = checks or select_cases(job.request, entries)
-    planned = plan_cases((entry for entry in entries if entry.case in cases), job.system, session)
-    return estimate_turns(planned, turns, job.rotated)
-
-
-def select_cases(request: Request, entries: Iterable[Entry]) -> set[str]:
-    """Return the cases that a request selects, as runs name them."""
-    selected = catalogue.select(entries, request.names, request.tags)
-    return set(catalogue.cases_of(selected, request.scope))
+    entries = [entry for entry in _list_fit(job) if not checks or entry.case in checks]
+    return estimate_turns(plan_cases(entries, job.system, session), turns, job.rotated)

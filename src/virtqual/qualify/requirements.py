@@ -10,7 +10,7 @@ from virtqual.harness import catalogue
 from virtqual.harness.catalogue import Entry
 from virtqual.references import project_references
 from virtqual.session.session import Request
-from virtqual.session.summary import Summary, summaries
+from virtqual.session.summary import summaries_of
 from virtqual.site.systems import System
 from virtqual.stack.manifest import load_recipe
 from virtqual.stack.spack import FILE as SPACK_PROGRAMS
@@ -103,9 +103,8 @@ def _find_unsurveyed_checks(system: str, planned: Sequence[Entry]) -> list[str]:
     references = project_references()
     surveys, cases = references.surveys.get(system, ()), {entry.case for entry in planned}
     metrics: dict[str, tuple[tuple[str, str], ...]] = {}
-    for _, summary in summaries(paths.sessions()) if surveys else ():
-        if isinstance(summary, Summary) and summary.system == system:
-            metrics = {**summary.metrics, **metrics}
+    for _, summary in summaries_of(system, paths.sessions()) if surveys else ():
+        metrics = {**summary.metrics, **metrics}
         if metrics.keys() >= cases:
             break
     surveyed = {

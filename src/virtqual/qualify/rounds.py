@@ -97,7 +97,8 @@ def _compose_command(job: Qualification, part: Round, base: Path) -> list[str]:
         *(f"--tag={tag}" for tag in job.request.tags),
         f"--exclude-tag=^{VERDICT}$",
         f"--prgenv=^{job.head.stack['name']}$",
-        *("-S", f"scope={job.request.scope}"),
+        "-S",
+        f"scope={job.request.scope}",
         f"--session-extras={','.join(f'{key}={value}' for key, value in extras.items())}",
     ]
 

@@ -180,14 +180,17 @@ def summaries(sessions: Path) -> Iterator[tuple[Path, Summary | VirtqualError]]:
         yield directory, session
 
 
-def find_recent(system: str, stack: str | None = None) -> Iterator[tuple[Path, Summary]]:
-    """Yield the latest sessions of a system, of one stack or of all, with their directories."""
-    latest = (
-        (directory, summary)
-        for directory, summary in summaries(paths.sessions())
-        if isinstance(summary, Summary) and summary.system == system and stack in (None, summary.stack)
-    )
-    return islice(latest, MAX_RECENT_SESSIONS)
+def summaries_of(system: str, sessions: Path) -> Iterator[tuple[Path, Summary]]:
+    """Yield the sessions of one system that can be read; see `summaries`."""
+    for directory, session in summaries(sessions):
+        if isinstance(session, Summary) and session.system == system:
+            yield directory, session
+
+
+def find_recent(system: str, stack: str | None = None) -> Iterator[Summary]:
+    """Yield the latest sessions of a system, of one stack or of all."""
+    of_system = (summary for _, summary in summaries_of(system, paths.sessions()))
+    return islice((s for s in of_system if stack in (None, s.stack)), MAX_RECENT_SESSIONS)
 
 
 def file_of(directory: Path) -> Path:
@@ -226,9 +229,7 @@ def find_for(name: str, sessions: Path, system: str, compared: Request | None = 
     """
     if name != "last" or not system:
         return find(name, sessions)
-    for directory, session in summaries(sessions):
-        if not isinstance(session, Summary) or session.system != system:
-            continue
+    for directory, session in summaries_of(system, sessions):
         if compared is None:
             # One that was killed before it had a run is left out.
             counts = session.runs or session.outcome in ("BROKEN", "INTERRUPTED")
@@ -247,9 +248,6 @@ def find_for(name: str, sessions: Path, system: str, compared: Request | None = 
 
 def find_good(sessions: Path, system: str, hypervisor_class: str, *, full: bool) -> Iterator[Path]:
     """Yield the sessions of a system, class and scope that are `Summary.good`, the newest first."""
-    scope = system, hypervisor_class, full
-    for directory, session in summaries(sessions):
-        if not isinstance(session, Summary) or not session.good:
-            continue
-        if (session.system, session.hypervisor_class, session.full) == scope:
+    for directory, session in summaries_of(system, sessions):
+        if session.good and (session.hypervisor_class, session.full) == (hypervisor_class, full):
             yield directory

@@ -240,10 +240,9 @@ def test_the_durations_of_runs_are_those_of_recent_sessions(sessions, monkeypatc
     names = [kept(f"2026010{day}-000000-site", runs(), **ended) for day in (1, 2, 3)]
     names.append(kept("20260104-000000-site", runs(), **other))
     kept("20260105-000000-new", runs(), system="new")
-    assert [path.name for path, _ in find_recent("site")] == [names[3], names[2]]
-    recent = list(find_recent("site", "test"))
-    assert [path.name for path, _ in recent] == [names[2], names[1]]
-    latest = recent[0][1]
+    assert [recent.session for recent in find_recent("site")] == [names[3], names[2]]
+    latest, earlier = find_recent("site", "test")
+    assert (latest.session, earlier.session) == (names[2], names[1])
     assert latest.durations["case"].longest == 5.0
     assert (latest.slow_runs, latest.stack_hash) == (ended["slow_runs"], "0")
     assert latest.metrics == {"case": (("lammps_loop_time", "lj"),)}
