@@ -25,7 +25,7 @@ virtqual_seen() {
     esac
     # All users may make directories there.  Only a directory of this user is used: others cannot write into it.  The
     # number in its name rises if other questions are asked.
-    memory=/dev/shm/virtqual-2.${USER:-$LOGNAME}
+    memory=/dev/shm/virtqual-3.${USER:-$LOGNAME}
     [ -e "$memory" ] || mkdir -m 700 "$memory" 2> /dev/null
     known=/dev/null/nothing
     if [ -d "$memory" ] && [ ! -L "$memory" ] && [ -O "$memory" ]; then known=$memory$program; fi

@@ -51,7 +51,8 @@ def spack(path: str) -> str:
 
 #: By the file's name: the question to it.  The first path is the program, which is asked for its compilers.
 QUESTIONS = (
-    (r"libmpi(ch)?\.so", mpi),
+    # The names of Cray MPICH's libraries have the compiler: libmpi_gnu_91.so.12.
+    (r"libmpi(ch)?(_\w+)?\.so", mpi),
     (r"lib(open)?blas.*\.so", openblas),
     (r"libc\.so", glibc),
     (r"spec\.json$", spack),

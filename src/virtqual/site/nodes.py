@@ -294,17 +294,17 @@ class Watch:
         """Return the awaited jobs that Slurm does not know; a job that was unknown `before` too is lost."""
         try:
             awaited = {job.partition(".")[0] for job in self.jobs()}
-            known = list_known_jobs(awaited)
+            reasons_by_job = list_known_jobs(awaited)
         except VirtqualError:
             # The session's log is not readable at the moment, or Slurm does not answer.
             return before
-        reasons = [reason for reason in known.values() if reason is not None]
+        reasons = [reason for reason in reasons_by_job.values() if reason is not None]
         if self.say and reasons:
             self._wait = self._wait or Wait(None, self.say)
             self._wait.note("the nodes of the next run", reasons)
         else:
             self._wait = None
-        forgotten = awaited - known.keys()
+        forgotten = awaited - reasons_by_job.keys()
         for job in forgotten & before:
             self.lost[f"job {job}"] = (
                 f"Slurm has forgotten job {job}, whose end was not seen: did its controller lose its state?"

@@ -197,7 +197,8 @@ def _uses_mpi(path: Path, libraries: list[Path], mpi: MpiLibrary | None) -> bool
     with path.open("rb") as file:
         if file.read(2) == b"#!":
             return mpi is not None
-    linked = [library.name for library in libraries if re.match(r"lib(mpi|mpich)\.so", library.name)]
+    # The names of Cray MPICH's libraries have the compiler: libmpi_gnu_91.so.12.
+    linked = [library.name for library in libraries if re.match(r"libmpi(ch)?(_\w+)?\.so", library.name)]
     if not linked:
         return False
     if mpi is None:

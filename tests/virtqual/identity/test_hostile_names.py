@@ -159,7 +159,7 @@ def test_a_program_of_any_path_is_seen(tmp_path, name, shell):
             )  # fmt: skip
             records.append(loaded.parse(done.stdout.decode(), "n1"))
     finally:
-        shutil.rmtree(f"/dev/shm/virtqual-2.{env['USER']}", ignore_errors=True)
+        shutil.rmtree(f"/dev/shm/virtqual-3.{env['USER']}", ignore_errors=True)
     assert records[0] == records[1]
     files = records[0].files
     sha256 = hashlib.sha256((directory / "libc.so.6").read_bytes()).hexdigest()

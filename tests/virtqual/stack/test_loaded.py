@@ -99,7 +99,7 @@ def test_what_is_remembered_is_what_is_there(see, tree):
 def test_nobody_else_says_what_is_remembered(see, tree, of):
     """Anybody may prepare a directory of that name in shared memory."""
     user = f"test-{os.getpid()}-{of[-4:]}"
-    memory = Path("/dev/shm") / f"virtqual-2.{user}"
+    memory = Path("/dev/shm") / f"virtqual-3.{user}"
     if of == "another user" and os.geteuid() != 0:
         pytest.skip("only root can make a directory of another user")
     try:
@@ -153,6 +153,12 @@ def test_another_mpi_is_named(see, tree, tmp_path):
 )
 def test_every_mpi_library_says_its_version(text, said):
     assert seen_says.clause(text) == said
+
+
+def test_an_mpi_library_whose_name_has_its_compiler_says_its_version(tree, tmp_path, capsys):
+    library = shutil.copy(tree / "a/libmpi.so.12", tmp_path / "libmpi_gnu_91.so.12")
+    seen_says.main(str(tree / "program"), str(library))
+    assert f"{library}\tmpi\tMPICH Version: 4.0.2\n" in capsys.readouterr().out
 
 
 def test_another_openblas_kernel_is_named(see):

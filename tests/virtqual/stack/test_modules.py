@@ -100,6 +100,7 @@ def test_the_programs_of_modules(centre):
     [
         ("libmpi.so.40 libopen-pal.so.40", "openmpi", ("--mpi=pmix",)),
         ("libmpi.so.12", "mvapich2", ("--mpi=pmi2",)),
+        ("libmpi_gnu_91.so.12", "cray-mpich", ("--mpi=cray_shasta",)),
         ("libmpich.so.12", "mpich, srun: [--mpi=pmix]", ("--mpi=pmix",)),
         ("libmpi.so.12", "mpich, srun: []", ()),
         (
