@@ -18,6 +18,7 @@ from virtqual.references import project_references
 from virtqual.runs import Result
 from virtqual.session.session import Session
 from virtqual.verdict.clock import find_coarse_clock, find_steps
+from virtqual.verdict.pairs import Series
 
 #: Each start costs a launch, which takes longer than a program of less than 80 ms does.  The mean of 25 has
 #: a fifth of the noise of one.
@@ -84,7 +85,7 @@ def count_for_clock(starts: Sequence[Sequence[Result]], hypervisor_class: str) -
         # A single value shows no step, and values that are not positive are refused when they are judged.
         if len(values) > 1 and values.min() > 0:
             metric = references.metrics[first.metric]
-            budget = references.budget(metric.name, hypervisor_class, first.setting)
+            budget = references.budget(Series(metric, first.setting), hypervisor_class)
             typical = np.median(values, axis=0)
             clock = find_coarse_clock(metric, first.points, find_steps(values), typical, budget)
             counts.append(clock.repetitions if clock else 1)

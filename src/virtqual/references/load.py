@@ -14,7 +14,7 @@ from virtqual.files.wording import Key, suggest
 from virtqual.references.hosts import HostSurvey
 from virtqual.references.metrics import load_metrics
 from virtqual.references.published import find_claim_ids
-from virtqual.references.qualification import CheckSet
+from virtqual.references.qualification import CheckSet, RequiredCheck, Scope
 from virtqual.references.reader import DataFile, DataReader
 from virtqual.references.references import SECTIONS, References
 from virtqual.verdict.budget import Gate, HypervisorClass, Term
@@ -74,10 +74,12 @@ class _WaiversFile(DataModel):
     waivers: list[Waiver]
 
 
-class _QualificationFile(CheckSet):
+class _QualificationFile(DataModel):
     schema_: Annotated[Literal["virtqual-qualification/1"], Field(alias="schema")]
     classes: Annotated[list[Text], Field(min_length=1)]
+    scope: Scope
     reason: Text
+    checks: Annotated[list[RequiredCheck], Field(min_length=1)]
 
 
 @cache
@@ -265,14 +267,13 @@ def _add_waivers(file: DataFile[_WaiversFile], references: References) -> None:
 
 
 def _add_qualification(file: DataFile[_QualificationFile], references: References, *, is_site: bool) -> None:
-    names = [required.check for required in file.content.checks]
-    placed_checks = []
+    checks: list[RequiredCheck] = []
     for index, required in enumerate(file.content.checks):
-        if required.check in names[:index]:
+        if required.check in [earlier.check for earlier in checks]:
             file.report(("checks", index, "check"), f"{required.check!r} is asked for already.")
         line = file.document.line(("checks", index))
-        placed_checks.append(required.read_from(str(file.document.path), line))
-    content = file.content.model_copy(update={"checks": tuple(placed_checks)})
+        checks.append(required.read_from(str(file.document.path), line))
+    check_set = CheckSet(file.content.scope, tuple(checks), is_site)
     for index, name in enumerate(file.content.classes):
         key = ("classes", index)
         if file.has_name(key, "class", name, references.classes):
@@ -280,4 +281,4 @@ def _add_qualification(file: DataFile[_QualificationFile], references: Reference
                 file.report(key, f"class {name!r} qualifies no build: remove it here.")
             else:
                 file.is_first(key, ("qualification", name), f"what class {name!r} asks for stands already at")
-        references.qualifications[name] = content.as_of_site() if is_site else content
+        references.qualifications[name] = check_set

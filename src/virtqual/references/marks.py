@@ -12,8 +12,6 @@ from pydantic import Field
 from virtqual.files.datafile import DataModel, parse
 from virtqual.verdict.metric import Text
 
-FILE = "marks.yaml"
-
 
 class Mark(DataModel):
     """An event on a day, of one system or of all."""
@@ -37,6 +35,6 @@ def load_marks(directories: Iterable[Path]) -> tuple[Mark, ...]:
         With file, line and key of every mistake.
     """
     for directory in directories:
-        if (file := directory / FILE).exists():
+        if (file := directory / "marks.yaml").exists():
             return tuple(parse(file).read(_MarksFile).marks)
     return ()

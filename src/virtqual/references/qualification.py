@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field
 
-from virtqual.files.datafile import DataModel, PlacedModel, Problem
+from virtqual.files.datafile import PlacedModel, Problem
 from virtqual.files.wording import suggest
+
+Scope = Literal["quick", "full"]
 
 
 class RequiredCheck(PlacedModel):
@@ -50,23 +53,14 @@ class RequiredCheck(PlacedModel):
         return None
 
 
-class CheckSet(DataModel):
+@dataclass(frozen=True)
+class CheckSet:
     """The checks that a class requires; `scope` selects the cases of a check without parameters."""
 
-    scope: Literal["quick", "full"]
-    checks: Annotated[tuple[RequiredCheck, ...], Field(min_length=1, strict=False)]
-    _is_of_site: bool = PrivateAttr(False)
-
-    @property
-    def is_of_site(self) -> bool:
-        """True if the checks are the site's own, in place of the project's."""
-        return self._is_of_site
-
-    def as_of_site(self) -> CheckSet:
-        """Return the checks as those that the site asks for."""
-        check_set = self.model_copy()
-        check_set._is_of_site = True
-        return check_set
+    scope: Scope
+    checks: tuple[RequiredCheck, ...]
+    #: The checks are the site's own, in place of the project's.
+    is_of_site: bool = False
 
     def find_missing(
         self, cases: Iterable[str], features: Iterable[str] | None, is_there: Callable[[str], bool]

@@ -13,7 +13,7 @@ from virtqual.files.wording import suggest
 from virtqual.references.hosts import HostSurvey
 from virtqual.references.qualification import CheckSet
 from virtqual.verdict.budget import Budget, Gate, HypervisorClass, Term
-from virtqual.verdict.metric import Metric, Metrics
+from virtqual.verdict.metric import Metrics
 from virtqual.verdict.noise import Prior
 from virtqual.verdict.pairs import Series
 from virtqual.verdict.waiver import Waiver
@@ -21,7 +21,7 @@ from virtqual.verdict.waiver import Waiver
 SECTIONS: dict[Gate, str] = {"overhead": "budgets", "change": "changes"}
 
 
-class NoReferenceError(UsageError, LookupError):
+class NoReferenceError(UsageError):
     """The references have no such class, or nothing about a metric."""
 
 
@@ -59,29 +59,19 @@ class References:
         except KeyError:
             raise NoReferenceError(f"unknown class {name!r}: {suggest(name, self.classes)}") from None
 
-    def budget(
-        self,
-        measured: Series | str,
-        hypervisor_class: str,
-        setting: str | None = None,
-        *,
-        gate: Gate | None = None,
-    ) -> Budget:
-        """Return the budget of a series, or of a metric by name, under a class.
-
-        `setting` goes with the name of a metric. The gate is that of the class if not given.
+    def budget(self, series: Series, hypervisor_class: str, *, gate: Gate | None = None) -> Budget:
+        """Return the budget of a series under a class, of the class's own gate if none is given.
 
         Raises
         ------
-        NoReferenceError, UnknownMetricError
-            The class, a budget or the metric does not exist.
+        NoReferenceError
+            The class or a budget does not exist.
         """
         own_gate = self.hypervisor_class(hypervisor_class).gate
-        gate = gate or own_gate
-        metric, setting = self._metric_and_setting(measured, setting)
+        gate, metric = gate or own_gate, series.metric
         terms: list[Term] = []
         for term in self.terms.get((hypervisor_class, gate), ()):
-            if term.applies_to(metric, setting):
+            if term.applies_to(metric, series.setting):
                 terms.append(term)
                 if term.sizes is None:
                     break
@@ -93,14 +83,8 @@ class References:
             )
         return Budget(terms=tuple(terms), gate=gate)
 
-    def prior(
-        self,
-        measured: Series | str,
-        hypervisor_class: str = "",
-        system: str = "",
-        setting: str | None = None,
-    ) -> Prior:
-        """Return the noise of a series, or of a metric by name, that is known beforehand.
+    def prior(self, series: Series, hypervisor_class: str = "", system: str = "") -> Prior:
+        """Return the noise of a series that is known beforehand.
 
         The system's own A/A history comes before the class's statement, and that before the general one;
         within each the metric's before its family's.
@@ -110,12 +94,11 @@ class References:
         NoReferenceError
             Nothing is known of the metric or its family.
         """
-        metric, setting = self._metric_and_setting(measured, setting)
-        points = () if isinstance(measured, str) else measured.points
+        metric = series.metric
         for key in ((system, hypervisor_class), (system, None), (None, hypervisor_class), (None, None)):
             for prior in self.priors.get(key, ()):
                 # Noise that is known size by size says nothing about a run with other sizes.
-                if prior.applies_to(metric, setting) and prior.points in (None, points):
+                if prior.applies_to(metric, series.setting) and prior.points in (None, series.points):
                     return prior
         raise NoReferenceError(
             f"nothing is known of the noise of {metric.name} (family {metric.family}): "
@@ -124,7 +107,7 @@ class References:
 
     def host_bound(
         self,
-        measured: Series,
+        series: Series,
         system: str,
         native_hosts: Collection[str],
         virtual_hosts: Collection[str],
@@ -137,7 +120,7 @@ class References:
         of both groups are compared.
         """
         for survey in self.surveys.get(system, ()):
-            if survey.applies_to(measured.metric, measured.setting):
+            if survey.applies_to(series.metric, series.setting):
                 bound = survey.bound_of(native_hosts, virtual_hosts, rotated=rotated)
                 if math.isfinite(bound):
                     return bound
@@ -149,8 +132,3 @@ class References:
             if not waiver.holds(today):
                 message = f"expired on {waiver.expires}: renew it with a reason, or remove it."
                 yield Problem(*waiver.place, "expires", message)
-
-    def _metric_and_setting(self, measured: Series | str, setting: str | None) -> tuple[Metric, str | None]:
-        if isinstance(measured, str):
-            return self.metrics[measured], setting
-        return measured.metric, measured.setting

@@ -134,7 +134,7 @@ class _CaseMaker:
                 self._add_problem(file_series, "metric", f"{name}: {reason}; {_STATE_BUDGET}")
             return stated
         try:
-            budget = references.budget(name, class_name, file_series.setting, gate=gate)
+            budget = references.budget(Series(metric, file_series.setting), class_name, gate=gate)
         except NoReferenceError as error:
             if stated is None:
                 self._add_problem(file_series, "metric", f"{error} Or {_STATE_BUDGET}")

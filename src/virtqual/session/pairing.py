@@ -6,10 +6,9 @@ import math
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
-from virtqual.errors import UsageError
 from virtqual.identity import seen
 from virtqual.preflight.admit import Admitted, unfit_since
-from virtqual.references import NoReferenceError, References
+from virtqual.references import References
 from virtqual.runs import Result, Run
 from virtqual.verdict import Case
 from virtqual.verdict.budget import Budget, Gate
@@ -128,8 +127,8 @@ def cases_of(
 
     Raises
     ------
-    UsageError
-        No budget covers a metric under this class.
+    NoReferenceError
+        No budget covers a metric under this class, or nothing is known of its noise.
     """
     checks = checks_of(admitted.runs)
     earlier_checks = checks_of(earlier.runs) if earlier else {}
@@ -152,7 +151,8 @@ def cases_of(
                 budget = Budget.build(declared.budget - 1, margin=declared.margin, gate=gate)
                 prior = DECLARED_NOISE[gate]
             else:
-                budget, prior = _find_reviewed_limits(series, references, hypervisor_class, gate, system)
+                budget = references.budget(series, hypervisor_class, gate=gate)
+                prior = references.prior(series, hypervisor_class, system)
             bounds = (_host_bound(measured, references, system) for measured in (series, baseline))
             cases.append(Case(series, budget, prior, baseline, reasons, *bounds))
     return cases
@@ -172,16 +172,6 @@ def baseline_of(series: Series, earlier: Series | None) -> tuple[Series | None, 
     if earlier.points != series.points:
         return None, ("the earlier session measured other sizes",)
     return earlier, ()
-
-
-def _find_reviewed_limits(
-    series: Series, references: References, hypervisor_class: str, gate: Gate, system: str
-) -> tuple[Budget, Prior]:
-    try:
-        budget = references.budget(series, hypervisor_class, gate=gate)
-        return budget, references.prior(series, hypervisor_class=hypervisor_class, system=system)
-    except NoReferenceError as error:
-        raise UsageError(str(error)) from error
 
 
 def _host_bound(series: Series | None, references: References, system: str) -> float:

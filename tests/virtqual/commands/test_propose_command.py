@@ -11,6 +11,7 @@ from virtqual.runs import Answer, Result
 from virtqual.session.judge import policy
 from virtqual.session.pairing import series_of
 from virtqual.session.store import load
+from virtqual.verdict.pairs import Series
 
 EMPTY = readers.read(gather.NodeFiles({}, {}))
 NODE = EMPTY.model_copy(update={"cpu": EMPTY.cpu.model_copy(update={"model": "Xeon"})})
@@ -82,8 +83,9 @@ def test_what_was_shown_is_written_when_asked_for(place):
         "Lammps.yaml",
         "noise.yaml",
     ]
-    source = load_references(REFERENCES, place).prior("lammps_loop_time", "kvm", "site", "lj").source
-    assert "2 sessions, s1 to s2, build 9.2" in source
+    references = load_references(REFERENCES, place)
+    series = Series(references.metrics["lammps_loop_time"], "lj")
+    assert "2 sessions, s1 to s2, build 9.2" in references.prior(series, "kvm", "site").source
     again = call("propose", "s1", "s2")
     assert "nothing to change" in again.output
 

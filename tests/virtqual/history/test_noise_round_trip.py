@@ -13,7 +13,7 @@ from virtqual.history.noise_entries import noise_entry
 from virtqual.history.propose import propose
 from virtqual.references import load_references
 from virtqual.verdict.noise import sigma_of
-from virtqual.verdict.pairs import pair_up
+from virtqual.verdict.pairs import Series, pair_up
 
 SESSIONS = (2, 3, 7, 30)
 KINDS = ("constant", "two levels", "quantised", "computed", "Gaussian", "one quiet size", "large")
@@ -166,13 +166,14 @@ def test_only_boots_that_were_told_apart_measure_what_boots_change(metrics, boot
         assert entry["between"] == pytest.approx(0.05, rel=0.5)
 
 
-def test_a_file_says_whether_boots_are_bounded_measured_or_guessed(references_copy):
+def test_a_file_says_whether_boots_are_bounded_measured_or_guessed(metrics, references_copy):
     file = references_copy / "systems" / "site" / "noise.yaml"
     file.parent.mkdir(parents=True)
+    hpl = Series(metrics["hpl"], "here")
     line = "{{metric: hpl, sigma: 0.02, df: 6, between: 0.01, {}source: test}}"
     for stated, means in (("", 4), ("between_df: 7, ", 7), ("between_df: bound, ", np.inf)):
         file.write_text(f"schema: virtqual-noise/1\nnoise:\n  - {line.format(stated)}\n", encoding="utf-8")
-        assert load_references(references_copy).prior("hpl", system="site").between_df == means
+        assert load_references(references_copy).prior(hpl, system="site").between_df == means
     file.write_text(f"schema: virtqual-noise/1\nnoise:\n  - {line.format('between_df: none, ')}\n")
     with pytest.raises(UsageError, match="between_df"):
         load_references(references_copy)

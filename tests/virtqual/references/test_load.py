@@ -9,7 +9,6 @@ import pytest
 from virtqual.files.datafile import DataError
 from virtqual.references import NoReferenceError, load_references
 from virtqual.references.published import find_claim_ids
-from virtqual.verdict.metric import UnknownMetricError
 from virtqual.verdict.pairs import Series
 
 METRICS = """\
@@ -49,6 +48,14 @@ checks:
 CLAIMS = "schema: virtqual-published/1\nclaims:\n  - id: A1\n"
 
 
+def write_files(directory: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text))
+    return directory
+
+
 @pytest.fixture
 def tree(tmp_path):
     """Return a function that writes a references directory, one file of it changed."""
@@ -65,11 +72,7 @@ def tree(tmp_path):
         if file:
             assert old in content[file]
             content[file] = content[file].replace(old, new)
-        for name, text in {**content, **more}.items():
-            path = tmp_path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(dedent(text))
-        return tmp_path
+        return write_files(tmp_path, {**content, **more})
 
     return write
 
@@ -88,15 +91,15 @@ def test_a_budget_is_found_by_metric_family_setting_and_size(tree):
         """
     references = load_references(tree(**{"budgets/fine.yaml": more}))
 
-    def why(metric, setting=None, size=None):
-        return references.budget(metric, "fine", setting).term(size).reason.policy
+    def why(metric, setting, size=None):
+        series = Series(references.metrics[metric], setting)
+        return references.budget(series, "fine").term(size).reason.policy
 
-    assert why("speed") == "by family"
+    assert why("speed", "track") == "by family"
     assert why("speed", "hill") == "by family and setting"
-    assert why("pace") == "by metric"
     assert why("pace", "track") == "by metric"
     assert why("pace", "hill") == "by metric and setting"
-    assert [why("delay", None, size) for size in (8, 16, 128, 129)] == [
+    assert [why("delay", "x", size) for size in (8, 16, 128, 129)] == [
         "all sizes",
         "some sizes",
         "some sizes",
@@ -106,9 +109,10 @@ def test_a_budget_is_found_by_metric_family_setting_and_size(tree):
 
 def test_a_budget_knows_its_class_gate_reason_and_place(tree):
     references = load_references(tree())
-    budget = references.budget("delay", "good")
+    delay, speed = (Series(references.metrics[name], "x") for name in ("delay", "speed"))
+    budget = references.budget(delay, "good")
     assert budget.gate == "overhead"
-    (term,), (of_speed,) = budget.terms, references.budget("speed", "good").terms
+    (term,), (of_speed,) = budget.terms, references.budget(speed, "good").terms
     assert (term.reason.claim, of_speed.reason.policy) == ("A1", "ours")
     assert term.text(references.metrics["delay"]) == (
         "at most 5% slower or 0.1 us more, whichever is larger, up to 20% (margin 10%)"
@@ -119,14 +123,13 @@ def test_a_budget_knows_its_class_gate_reason_and_place(tree):
 
 def test_what_is_not_there_is_an_error_that_says_where_to_add_it(tree):
     references = load_references(tree())
+    speed = Series(references.metrics["speed"], "x")
     with pytest.raises(NoReferenceError, match=r"unknown class 'god': did you mean good"):
-        references.budget("speed", "god")
+        references.budget(speed, "god")
     with pytest.raises(
         NoReferenceError, match=r"no change budget for speed \(family motion\): add one under `changes`"
     ):
-        references.budget("speed", "good", gate="change")
-    with pytest.raises(UnknownMetricError, match="did you mean speed"):
-        references.budget("sped", "good")
+        references.budget(speed, "good", gate="change")
 
 
 def test_noise_of_the_system_comes_before_the_class_and_the_general(tree):
@@ -135,11 +138,12 @@ def test_noise_of_the_system_comes_before_the_class_and_the_general(tree):
         "schema: virtqual-noise/1\nclass: good\nnoise: [{family: motion, sigma: 0.3, df: 3, source: class}]\n"
     )
     references = load_references(tree(**{"systems/here/noise.yaml": one, "noise/good.yaml": of_class}))
-    assert references.prior("speed").sigma == 0.02
-    assert references.prior("speed", "good").sigma == 0.3
-    assert references.prior("speed", "good", "here").sigma == 0.5
-    assert references.prior("pace", "good", "here").sigma == 0.3
-    assert references.prior("speed", "good", "elsewhere").sigma == 0.3
+    speed, pace = (Series(references.metrics[name], "x") for name in ("speed", "pace"))
+    assert references.prior(speed).sigma == 0.02
+    assert references.prior(speed, "good").sigma == 0.3
+    assert references.prior(speed, "good", "here").sigma == 0.5
+    assert references.prior(pace, "good", "here").sigma == 0.3
+    assert references.prior(speed, "good", "elsewhere").sigma == 0.3
 
 
 def test_noise_by_size_holds_only_for_those_sizes(tree):
@@ -158,7 +162,7 @@ def test_no_noise_at_all_is_an_error(tree):
     with pytest.raises(
         NoReferenceError, match=r"noise of speed \(family motion\): add it to references/noise"
     ):
-        references.prior("speed")
+        references.prior(Series(references.metrics["speed"], "x"))
 
 
 # Text of a file | the text that replaces it | line: key of the mistake | part of the message.
@@ -336,10 +340,8 @@ def test_an_expired_waiver_is_a_problem_with_file_and_line(tree):
 def test_noise_may_be_stated_for_a_setting(tree):
     one = "schema: virtqual-noise/1\nnoise: [{metric: speed, setting: hill, sigma: 0.5, df: 30, source: s}]\n"
     references = load_references(tree(**{"noise/z.yaml": one}))
-    assert references.prior("speed", setting="hill").sigma == 0.5
-    assert references.prior("speed", setting="track").sigma == 0.02
-    assert references.prior(Series(references.metrics["speed"], "hill")).sigma == 0.5
-    assert references.prior("speed").sigma == 0.02
+    speed = references.metrics["speed"]
+    assert [references.prior(Series(speed, name)).sigma for name in ("hill", "track")] == [0.5, 0.02]
 
 
 def test_missing_directories_are_reported(tmp_path, tree):
@@ -369,18 +371,18 @@ def test_every_class_has_budgets_and_noise_for_every_metric(references):
         for metric in references.metrics.values():
             # Each class can judge build against build.
             for gate in (hypervisor_class.gate, "change"):
-                budget = references.budget(metric.name, name, gate=gate)
+                budget = references.budget(Series(metric, "x"), name, gate=gate)
                 limit, *margins = budget.limits(metric, (), np.array([1000.0]))
                 assert (budget.gate, bool(np.all(limit >= 0))) == (gate, True)
                 assert np.all(np.isfinite([limit, *margins]))
-            assert references.prior(metric.name, name).sigma > 0
+            assert references.prior(Series(metric, "x"), name).sigma > 0
 
 
 def test_the_time_of_a_message_among_many_has_no_allowance_in_us(references):
     """Up to a thousand are in flight: 0.1 us would be several times what one of them takes."""
     metric = references.metrics["rdma_buffers"]
     for name, hypervisor_class in references.classes.items():
-        budget = references.budget("rdma_buffers", name)
+        budget = references.budget(Series(metric, "x"), name)
         limit, margin, _ = budget.limits(metric, (1.0, 256.0, 1024.0), np.array([1.0, 0.06, 0.015]))
         assert limit == pytest.approx(np.full(3, limit[0])), name
         # Emulation is coarser, and qualifies nothing.
@@ -391,7 +393,7 @@ def test_no_short_latency_may_grow_by_more_than_twice_the_relative_part(referenc
     native = np.array([0.05, 0.2, 0.8, 100.0])
     for name, hypervisor_class in references.classes.items():
         for metric in (m for m in references.metrics.values() if m.family in ("mpi-latency", "rdma-latency")):
-            budget = references.budget(metric.name, name)
+            budget = references.budget(Series(metric, "x"), name)
             limit, _, _ = budget.limits(metric, (1.0, 2.0, 4.0, 8.0), native)
             relative = np.expm1(limit[3])
             twice = 2 if hypervisor_class.qualifies else 1
@@ -453,34 +455,25 @@ SITE = {
 def site(tmp_path):
     """Return a function that writes the references of a site."""
 
-    def write(**files: str) -> Path:
-        for name, text in files.items():
-            path = tmp_path / "site" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(dedent(text))
-        return tmp_path / "site"
-
-    return write
+    return lambda **files: write_files(tmp_path / "site", files)
 
 
 def test_an_entry_of_the_site_replaces_the_projects_about_the_same_and_all_others_hold(tree, site):
     hosts = dedent(SITE["systems/here/hosts.yaml"]).replace("[b]", "[c]")
     references = load_references(tree(**{"systems/here/hosts.yaml": hosts}), site(**SITE))
 
-    def budget(metric, size=None):
-        return references.budget(metric, "good").term(size).relative
-
-    assert (budget("speed"), budget("leap")) == (0.2, 0.2)
-    assert [budget("delay", size) for size in (8, 16)] == [0.3, 0.05]
+    speed, leap, delay = (Series(references.metrics[name], "x") for name in ("speed", "leap", "delay"))
+    budgets = [references.budget(series, "good").term(None).relative for series in (speed, leap)]
+    assert budgets == [0.2, 0.2]
+    assert [references.budget(delay, "good").term(size).relative for size in (8, 16)] == [0.3, 0.05]
     assert references.classes["good"].accelerators == ("kvm",)
-    assert (references.prior("delay").sigma, references.prior("speed").sigma) == (0.5, 0.02)
+    assert (references.prior(delay).sigma, references.prior(speed).sigma) == (0.5, 0.02)
     assert [waiver.build for waiver in references.waivers] == ["b2"]
     asked = references.qualifications["good"]
     assert ([check.check for check in asked.checks], asked.is_of_site) == (["stream", "rdma_latency"], True)
-    speed = Series(references.metrics["speed"], "x")
     assert [references.host_bound(speed, "here", ["a"], [name]) for name in "bcd"] == [0.01, 0.01, np.inf]
     alone = load_references(tree())
-    assert (alone.budget("speed", "good").term(None).relative, alone.waivers[0].build) == (0.05, "b1")
+    assert (alone.budget(speed, "good").term(None).relative, alone.waivers[0].build) == (0.05, "b1")
     assert not alone.qualifications["good"].is_of_site
 
 

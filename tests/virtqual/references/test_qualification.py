@@ -2,7 +2,7 @@
 
 import pytest
 
-from virtqual.references.qualification import CheckSet
+from virtqual.references.qualification import CheckSet, RequiredCheck
 
 CASES = ("stream %threads=1 %kernel=triad", "stream %threads=2 %kernel=copy", "lammps %problem=lj", "hpl")
 
@@ -23,7 +23,7 @@ CASES = ("stream %threads=1 %kernel=triad", "stream %threads=2 %kernel=copy", "l
     ],
 )
 def test_a_check_parameter_or_feature_that_does_not_exist(check, where, key, message):
-    content = {"scope": "full", "checks": [{"check": "hpl"}, {"check": check, "where": where}]}
-    problems = list(CheckSet(**content).find_unknown(CASES, ["rdma", "gpu"]))
+    check_set = CheckSet("full", (RequiredCheck(check="hpl"), RequiredCheck(check=check, where=where)))
+    problems = list(check_set.find_unknown(CASES, ["rdma", "gpu"]))
     assert [problem.key for problem in problems] == ([f"checks[1].{key}"] if key else [])
     assert all(message in problem.message for problem in problems)
