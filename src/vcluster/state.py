@@ -122,8 +122,6 @@ class State(_StatePart):
     partitions: Partitions
     processes: Processes | None = None
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
     def save(self, path: Path) -> None:
         """Write the state file."""
         replace_file(path, f"{self.model_dump_json(indent=2, by_alias=True)}\n".encode())
