@@ -105,7 +105,8 @@ class lammps(Lammps):
     def arrange(self):
         """One rank a physical core, and a box for every two of them."""
         self.start_tasks(self.cores)
-        self.choose(self.problem, (1, 1, 1) if self.small else sizes.copies(self.cores))
+        boxes = 1 if self.small else max(self.cores // 2, 1)
+        self.choose(self.problem, sizes.split_cubically(boxes))
 
     def read(self):
         """Assert the physics, then take the loop time."""

@@ -14,7 +14,7 @@ SIZES = {
     "small": {"latency": "2,64,1024,4096,16384", "bandwidth": "1024,4096,16384"},
 }
 ROUNDS = {"standard": {"latency": 10000, "bandwidth": 10000}, "small": {"latency": 200, "bandwidth": 100}}
-FIRST_SIZE, LAST_SIZE = 2, 2**23
+ALL_SIZES = [2**power for power in range(1, 24)]
 COLUMN = {"latency": "typical", "bandwidth": "average"}
 
 # Each queue pair has a buffer of its own in a memory region of its own, a page apart at least.
@@ -58,7 +58,7 @@ class Rdma(Measurement):
         """Assert operation, connection and rounds, then take the client's curve."""
         text = self.stage_text("client.out")
         if self.sizes == "all":
-            run = output.parse(text, FIRST_SIZE, LAST_SIZE)
+            run = output.parse(text, ALL_SIZES)
         else:
             run = output.parse_each(text, [int(size) for size in self.sizes.split(",")])
         as_asked(
@@ -127,7 +127,7 @@ class rdma_buffers(Rdma):
         """Assert operation, buffers and messages of each step, and take the time of a message."""
         curve, links = {}, set()
         for count in self.buffers:
-            run = output.parse(self.stage_text(f"client.{count}.out"), MESSAGE_BYTES, MESSAGE_BYTES)
+            run = output.parse(self.stage_text(f"client.{count}.out"), [MESSAGE_BYTES])
             as_asked(
                 "perftest",
                 operation=(run.operation, "write"),

@@ -66,7 +66,8 @@ def test_npb_on_the_studys_machine_and_on_others():
         "B",
         "A",
     ]
-    assert sizes.npb_bytes("ft", "D") == pytest.approx(3 * 16 * 2**31 + 8 * 2**31)
+    bytes_of_element, counts = sizes.NPB["ft"]
+    assert bytes_of_element * counts["D"] == pytest.approx(3 * 16 * 2**31 + 8 * 2**31)
 
 
 @pytest.mark.parametrize("text", ["3:1", "a:b", "0", "-1:2"])

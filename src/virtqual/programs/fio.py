@@ -42,7 +42,6 @@ class FioJob:
 class FioRun:
     """One run of several jobs by name, with the options that all have."""
 
-    version: str
     options: dict[str, str]
     jobs: dict[str, FioJob]
 
@@ -53,14 +52,14 @@ def parse(text: str) -> FioRun:
         # Notes of a running fio may precede the document.
         document = json.loads(text[text.index("{") :], object_pairs_hook=_make_object)
         jobs = {job["jobname"]: _read_job(job) for job in document["jobs"]}
-        version, options = document["fio version"], _read_options(document["global options"])
+        options = _read_options(document["global options"])
     except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
         if isinstance(error, OutputError):
             raise
         raise OutputError(NAME, f"it is not the JSON of a whole run ({error})") from None
     if len(jobs) != len(document["jobs"]):
         raise OutputError(NAME, "two jobs have one name")
-    return FioRun(version, options, jobs)
+    return FioRun(options, jobs)
 
 
 def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -21,7 +21,6 @@ class FixedWorkRun:
         By N the time that one piece in N exceeds or equals: of N = 1 the least time, of 2 the median.
     """
 
-    version: str
     steps: int
     pieces: int
     means: dict[int, float]
@@ -31,12 +30,12 @@ class FixedWorkRun:
 def parse(text: str) -> FixedWorkRun:
     """Read the output of one run."""
     check_lines(NAME, text)
-    pattern = r"\A^fixed_work (\S+) steps (\d+) pieces (\d+) cpus (\d+)$"
-    version, steps, pieces, cpus = single(NAME, pattern, text, "first line").groups()
+    pattern = r"\A^fixed_work \S+ steps (\d+) pieces (\d+) cpus (\d+)$"
+    steps, pieces, cpus = single(NAME, pattern, text, "first line").groups()
     cpu_rows = find_all(r"^cpu (\d+) \S+ (\S+) \S+$", text)
     means = {int(row[1]): positive(NAME, row[2], "mean") for row in cpu_rows}
     rows = find_all(r"^one in (\d+) (\S+)$", text)
     if len(means) != int(cpus) or not rows:
         raise OutputError(NAME, f"{len(means)} CPUs of {cpus}, {len(rows)} times")
     exceeded = {int(row[1]): positive(NAME, row[2], "time") for row in rows}
-    return FixedWorkRun(version, int(steps), int(pieces), means, exceeded)
+    return FixedWorkRun(int(steps), int(pieces), means, exceeded)

@@ -32,7 +32,6 @@ class LammpsRun:
     loop in communication, both in percent and for the average task.
     """
 
-    version: str
     loop_time: float
     tasks: int
     steps: int
@@ -51,7 +50,7 @@ class LammpsRun:
 def parse(text: str) -> LammpsRun:
     """Read the log of exactly one run without errors."""
     refuse_lines(NAME, "^ERROR", text)
-    version = single(NAME, r"^LAMMPS \(([^)]+)\)$", text, "version line")[1]
+    single(NAME, r"^LAMMPS \([^)]+\)$", text, "version line")
     loop = single(NAME, _LOOP, text, "line 'Loop time of ...'")
     cpu = single(NAME, _CPU, text, "line '% CPU use'")
     comm = single(NAME, r"^Comm +(?:\| *\S+ *){4}\| *(\d+\.\d\d)$", text, "timing of Comm")
@@ -70,7 +69,6 @@ def parse(text: str) -> LammpsRun:
     if printed != sorted(set(printed)) or not {0, steps} <= set(printed):
         raise OutputError(NAME, f"thermo table has steps {printed}, not 0 to {steps} once each")
     return LammpsRun(
-        version=version,
         loop_time=positive(NAME, loop[1], "loop time"),
         tasks=tasks,
         steps=steps,

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from scipy.special import ellipj, ellipk
 
 FLAVOURS, MASS, BETA, U0 = 4, 0.1, 7.0, 0.88
-# Eigenvalues of the massless operator squared lie below (MILC's own examples use the same bound).
-LARGEST = 90.0
+# The rational functions have powers of x + 4 m^2, for x from 0 to this bound of the eigenvalues of the
+# massless operator squared (that of MILC's own examples).
+SHIFT, LARGEST = 4 * MASS**2, 90.0
 # The quadrature's error falls by a factor of 6.5 a term for this mass: 14 terms are good to 2e-11.
 TERMS = 14
 # MILC prints and reads four masses, three of them unused here.
@@ -35,45 +36,38 @@ class Rational:
         return self.constant + math.fsum(residue / (x + pole) for residue, pole in terms)
 
 
-def inverse(mass: float) -> Rational:
-    """Return (x + 4 mass^2)^-1, which is exact."""
-    return Rational(0.0, (1.0,), (4 * mass**2,))
-
-
-def inverse_root(mass: float) -> Rational:
-    """Return (x + 4 mass^2)^-1/2 by quadrature.
+def inverse_root() -> Rational:
+    """Return (x + 4 m^2)^-1/2 by quadrature.
 
     Examples
     --------
-    >>> f = inverse_root(0.1)
+    >>> f = inverse_root()
     >>> max(abs(f(x) * (x + 0.04) ** 0.5 - 1) for x in (0, 0.01, 1, 30, 90)) < 1e-10
     True
     """
-    low = 4 * mass**2
     # The modulus of the ratio of the ends; sn and cn of an imaginary argument by Jacobi's transformation.
-    complement = 1 - low / (low + LARGEST)
+    complement = 1 - SHIFT / (SHIFT + LARGEST)
     period = float(ellipk(complement))
     residues, poles = [], []
     for term in range(TERMS):
         sn, cn, dn, _ = (float(value) for value in ellipj((term + 0.5) * period / TERMS, complement))
-        poles.append(low * (sn / cn) ** 2 + low)
-        residues.append(2 * period * math.sqrt(low) / (math.pi * TERMS) * dn / cn**2)
+        poles.append(SHIFT * (sn / cn) ** 2 + SHIFT)
+        residues.append(2 * period * math.sqrt(SHIFT) / (math.pi * TERMS) * dn / cn**2)
     return Rational(0.0, tuple(residues), tuple(poles))
 
 
-def root(mass: float) -> Rational:
-    """Return (x + 4 mass^2)^1/2: the shifted x times `inverse_root`.
+def root() -> Rational:
+    """Return (x + 4 m^2)^1/2: the shifted x times `inverse_root`.
 
     Examples
     --------
-    >>> f = root(0.1)
+    >>> f = root()
     >>> max(abs(f(x) / (x + 0.04) ** 0.5 - 1) for x in (0, 0.01, 1, 30, 90)) < 1e-10
     True
     """
-    below = inverse_root(mass)
-    low = 4 * mass**2
+    below = inverse_root()
     residues = tuple(
-        -residue * (pole - low) for residue, pole in zip(below.residues, below.poles, strict=True)
+        -residue * (pole - SHIFT) for residue, pole in zip(below.residues, below.poles, strict=True)
     )
     return Rational(math.fsum(below.residues), residues, below.poles)
 
@@ -81,7 +75,8 @@ def root(mass: float) -> Rational:
 def rationals() -> str:
     """Return the file of rational functions: for the force, the heat bath and the action."""
     lines = ["n_pseudo 1", "naik_term_epsilon 0"]
-    functions = (("MD", inverse(MASS), -4, 4), ("GR", root(MASS), 4, 8), ("FA", inverse_root(MASS), -4, 8))
+    inverse = Rational(0.0, (1.0,), (SHIFT,))
+    functions = (("MD", inverse, -4, 4), ("GR", root(), 4, 8), ("FA", inverse_root(), -4, 8))
     for tag, function, above, below in functions:
         lines += [
             f"y_{tag} {above}{' 0' * _UNUSED}",

@@ -18,7 +18,6 @@ _HEADER = rf"^{_LINE}\n@--- MPI Time \(seconds\) -+\n{_LINE}\nTask    AppTime   
 class Profile:
     """The seconds of each task from ``MPI_Init`` to ``MPI_Finalize``, and those of them that were in MPI."""
 
-    version: str
     seconds: tuple[float, ...]
     mpi: tuple[float, ...]
 
@@ -42,7 +41,6 @@ class Profile:
                 NAME, f"{len(self.seconds)} and {len(shorter.seconds)} tasks cannot be compared"
             )
         more = Profile(
-            self.version,
             tuple(long - short for long, short in zip(self.seconds, shorter.seconds, strict=True)),
             tuple(long - short for long, short in zip(self.mpi, shorter.mpi, strict=True)),
         )
@@ -58,7 +56,7 @@ class Profile:
 
 def parse(text: str) -> Profile:
     """Read the report of exactly one run, with mpiP's default columns or those of its option ``-e``."""
-    version = single(NAME, r"^@ Version +: (3\.[45]\.\d+)$", text, "version 3.4 or 3.5")[1]
+    single(NAME, r"^@ Version +: 3\.[45]\.\d+$", text, "version 3.4 or 3.5")
     tasks = len(find_all(r"^@ MPI Task Assignment +: \d+ \S+$", text))
     head = single(NAME, _HEADER, text, "table 'MPI Time'")
     single(NAME, r"^@--- MPI Time", text, "section 'MPI Time'")
@@ -76,4 +74,4 @@ def parse(text: str) -> Profile:
         mpi.append(number(NAME, row[2], f"MPITime at line {line}"))
         if not 0 <= mpi[-1] <= seconds[-1]:
             raise OutputError(NAME, f"line {line}: {mpi[-1]} s of {seconds[-1]} s in MPI")
-    return Profile(version, tuple(seconds), tuple(mpi))
+    return Profile(tuple(seconds), tuple(mpi))

@@ -23,7 +23,6 @@ PROBE = "postProcessing/centre/0/U"
 Entries = Mapping[str, object]
 _CORNERS = tuple((x, y, z) for z in (0, 1) for x, y in ((0, 0), (1, 0), (1, 1), (0, 1)))
 
-
 _PRESSURE_SOLVER = {"solver": "PCG", "preconditioner": "DIC", "tolerance": TOLERANCES["p"]}
 _VELOCITY_SOLVER = {"solver": "smoothSolver", "smoother": "symGaussSeidel", "tolerance": TOLERANCES["Ux"]}
 _SOLUTION: Entries = {
@@ -79,19 +78,10 @@ _STEP = (
 
 @dataclass(frozen=True)
 class OpenfoamRun:
-    """A run of icoFoam.
-
-    Attributes
-    ----------
-    end
-        The time that was simulated, s.
-    clock_time
-        Whole seconds since its start.
-    """
+    """A run of icoFoam; `clock_time` is the whole seconds since its start."""
 
     version: str
     processes: int
-    end: float
     clock_time: int
 
 
@@ -110,7 +100,7 @@ def parse(text: str, steps: int) -> OpenfoamRun:
     rows = [_read_step(lines[first : first + len(_STEP)]) for first in range(0, len(lines), len(_STEP))]
     _check_times([row[0] for row in rows])
     _check_convergence(rows)
-    return OpenfoamRun(version, processes, end=rows[-1][0], clock_time=int(rows[-1][-1]))
+    return OpenfoamRun(version, processes, clock_time=int(rows[-1][-1]))
 
 
 def _read_step(lines: Sequence[str]) -> list[float]:

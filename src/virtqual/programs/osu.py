@@ -41,21 +41,12 @@ class OsuRun:
     pairs: int = 0
 
 
-def sizes(first: int, last: int) -> list[int]:
-    """Return the message sizes that ``-m FIRST:LAST`` asks for: doubled each time, 1 after 0."""
-    result = []
-    size = first
-    while size <= last:
-        result.append(size)
-        size = 2 * size or 1
-    return result
-
-
 def parse(text: str, first: int, last: int) -> OsuRun:
-    """Read the output of one run over sizes that were asked for (``-m FIRST:LAST``), in bytes.
+    """Read the output of one run over sizes that double from the first to the last (``-m FIRST:LAST``).
 
     A table does not say where it ends: the sizes tell if it stops early.
     """
+    sizes = [first << power for power in range((last // first).bit_length())]
     title = single(NAME, r"^# OSU MPI (.+) v([5-7]\.\d+(?:\.\d+)?)$", text, "title of a version 5 to 7")
     head = single(NAME, r"^# Size +\S.*$", text, "column headers")
     lines = text.split("\n")
@@ -68,7 +59,7 @@ def parse(text: str, first: int, last: int) -> OsuRun:
             rows.append((number, line.split()))
         elif line and not _NOTE.fullmatch(line) and not (number <= header + 1 and line.startswith("# ")):
             raise OutputError(NAME, f"line {number} is not a row of the table: {line!r}")
-    columns = _columns(_column_names(head[0], header + 1), rows, sizes(first, last))
+    columns = _columns(_column_names(head[0], header + 1), rows, sizes)
     pairs = 0
     if "messages" in columns:
         pairs = int(single(NAME, r"^# \[ pairs: (\d+) \] \[ window size: \d+ \]$", text, "pairs")[1])
@@ -94,12 +85,12 @@ def _columns(
     if sizes_read != asked_sizes:
         raise OutputError(NAME, f"rows for {sizes_read} bytes, asked for {asked_sizes}")
     columns: dict[str, dict[int, float]] = {name: {} for name in names}
-    for line, row in rows:
-        if len(row) != len(names) + 1:
-            raise OutputError(NAME, f"line {line} has {len(row) - 1} columns, the header {len(names)}")
-        for name, word in zip(names, row[1:], strict=True):
-            columns[name][int(row[0])] = positive(NAME, word, f"{name} at line {line}")
-        size, words = int(row[0]), dict(zip(names, row[1:], strict=True))
-        if "messages" in words and size:
+    for line, (size, *values) in rows:
+        if len(values) != len(names):
+            raise OutputError(NAME, f"line {line} has {len(values)} columns, the header {len(names)}")
+        words = dict(zip(names, values, strict=True))
+        for name, word in words.items():
+            columns[name][int(size)] = positive(NAME, word, f"{name} at line {line}")
+        if "messages" in words:
             check_product(NAME, f"MB/s at line {line}", words["bandwidth"], words["messages"], f"{size}e-6")
     return columns

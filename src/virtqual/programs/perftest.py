@@ -39,17 +39,12 @@ class PerftestRun:
     columns: dict[str, dict[int, float]]
 
 
-def parse(text: str, first: int, last: int) -> PerftestRun:
-    """Read the client's output of one run over sizes that double from the first to the last."""
-    return _parse(text, [first << power for power in range((last // first).bit_length())])
-
-
 def parse_each(text: str, sizes: Sequence[int]) -> PerftestRun:
     """Read the output of one run a size (``-s``): the client's outputs, each under its size (``pair.sh``)."""
     before, *parts = re.split(r"^size (\d+)\n", text, flags=re.MULTILINE | re.ASCII)
     if before or [int(size) for size in parts[::2]] != list(sizes):
         raise OutputError(NAME, f"outputs for {parts[::2]} bytes, asked for {list(sizes)}")
-    runs = [_parse(part, [size]) for part, size in zip(parts[1::2], sizes, strict=True)]
+    runs = [parse(part, [size]) for part, size in zip(parts[1::2], sizes, strict=True)]
     for run, size in zip(runs, sizes, strict=True):
         if replace(run, columns=runs[0].columns) != runs[0]:
             raise OutputError(NAME, f"the output for {size} bytes is not like that for {sizes[0]} bytes")
@@ -60,8 +55,8 @@ def parse_each(text: str, sizes: Sequence[int]) -> PerftestRun:
     return replace(runs[0], columns=columns)
 
 
-def _parse(text: str, sizes: list[int]) -> PerftestRun:
-    """Read one output with rows for these sizes."""
+def parse(text: str, sizes: Sequence[int]) -> PerftestRun:
+    """Read the client's output of one run over these sizes."""
     title = single(NAME, r"^ +(?:RDMA_)?(Read|Send|Write) (Latency|BW) Test$", text, "title of the test")
     kind = "latency" if title[2] == "Latency" else "bandwidth"
     head = single(NAME, _HEADS[kind], text, f"column headers of {kind}")

@@ -29,14 +29,13 @@ class WorkingSet:
 class PointerChaseRun:
     """One run with the pages that were asked for (``4K``, ``THP``, ``2M`` or ``1G``), by rising size."""
 
-    version: str
     pages: str
     sets: tuple[WorkingSet, ...]
 
 
 def parse(text: str) -> PointerChaseRun:
     """Read the output of one run."""
-    head = single(NAME, r"\A^pointer_chase (\S+) pages (4K|THP|2M|1G)$", text, "first line")
+    pages = single(NAME, r"\A^pointer_chase \S+ pages (4K|THP|2M|1G)$", text, "first line")[1]
     check_lines(NAME, text)
     sets = tuple(
         WorkingSet(
@@ -48,4 +47,4 @@ def parse(text: str) -> PointerChaseRun:
         )
         for size, loads, time, page, huge in (row.groups() for row in find_all(_ROW, text))
     )
-    return PointerChaseRun(head[1], head[2], sets)
+    return PointerChaseRun(pages, sets)

@@ -110,28 +110,13 @@ def box_of_water(ranks: int) -> tuple[int, int]:
     return edge, 500 * max(1, ranks // 64)
 
 
-# A run of HPL may take as long at 20 GFLOP/s a core.
-HPL_SECONDS = 240
-
-
-def copies(cores: int) -> tuple[int, int, int]:
-    """Return how often a box of atoms is repeated along each side: once for every two cores, cubic at best.
-
-    Examples
-    --------
-    >>> copies(2), copies(20), copies(64), copies(128)
-    ((1, 1, 1), (5, 2, 1), (4, 4, 2), (4, 4, 4))
-    """
-    return split_cubically(max(cores // 2, 1))
-
-
 def split_cubically(count: int) -> tuple[int, int, int]:
     """Return the three whole factors of a number that are nearest to a cube, the largest first.
 
     Examples
     --------
-    >>> split_cubically(60), split_cubically(7)
-    ((5, 4, 3), (7, 1, 1))
+    >>> split_cubically(1), split_cubically(7), split_cubically(60), split_cubically(64)
+    ((1, 1, 1), (7, 1, 1), (5, 4, 3), (4, 4, 4))
     """
     sides = [(a, b, count // a // b) for a in _divisors(count) for b in _divisors(count // a)]
     a, b, c = sorted(min(sides, key=max), reverse=True)
@@ -140,6 +125,10 @@ def split_cubically(count: int) -> tuple[int, int, int]:
 
 def _divisors(number: int) -> list[int]:
     return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
+
+
+# A run of HPL may take as long at 20 GFLOP/s a core.
+HPL_SECONDS = 240
 
 
 def hpl_size(
@@ -191,12 +180,6 @@ NPB: dict[str, tuple[float, dict[str, int]]] = {
 _LONG_KERNELS = ("lu", "bt", "sp")
 
 
-def npb_bytes(kernel: str, problem_class: str) -> float:
-    """Return the bytes of the main arrays of a NAS Parallel Benchmark on all ranks together."""
-    bytes_of_element, element_counts = NPB[kernel]
-    return bytes_of_element * element_counts[problem_class]
-
-
 def npb_class(kernel: str, memory_bytes: int, cores: int, *, small: bool) -> str:
     """Return the largest class of a NAS Parallel Benchmark that fits a node.
 
@@ -217,7 +200,8 @@ def npb_class(kernel: str, memory_bytes: int, cores: int, *, small: bool) -> str
     if small:
         return "W" if kernel in _LONG_KERNELS else "A"
     cores_of_class = {"D": 256 if kernel in _LONG_KERNELS else 8}
-    for name in _GRID:
-        if memory_bytes >= 2 * npb_bytes(kernel, name) and cores >= cores_of_class.get(name, 1):
+    bytes_of_element, element_counts = NPB[kernel]
+    for name, count in element_counts.items():
+        if memory_bytes >= 2 * bytes_of_element * count and cores >= cores_of_class.get(name, 1):
             return name
     return "A"

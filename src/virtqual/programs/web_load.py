@@ -17,7 +17,6 @@ class WebLoad:
     """One load: `rate` requests a second were offered, or 0 if there were as many as answers."""
 
     rate: float
-    seconds: float
     throughput: float
     offered: OfferedLoad
 
@@ -26,7 +25,6 @@ class WebLoad:
 class WebLoadRun:
     """One start of the server: the answers in each window until it was warm, and the loads after that."""
 
-    version: str
     seed: str
     processes: int
     java: str
@@ -41,7 +39,7 @@ def parse(text: str) -> WebLoadRun:
     for word, meaning in (("wrong", "wrong answers"), ("cold", "the server did not become warm")):
         if mistakes := find_all(rf"^{word} (.+)$", text):
             raise OutputError(NAME, f"{meaning}: {mistakes[0][1]}")
-    first = single(NAME, r"\A^web_load (\S+) seed (\S+) processes (\d+)$", text, "first line")
+    first = single(NAME, r"\A^web_load \S+ seed (\S+) processes (\d+)$", text, "first line")
     java, processors = single(NAME, r"^java (\S+) processors (\d+) heap \d+$", text, "Java").groups()
     windows = find_all(r"^window-\d+ rate 0 seconds \S+ answers (\d+) waited 0 cpu \S+$", text)
     form = (
@@ -49,9 +47,8 @@ def parse(text: str) -> WebLoadRun:
     )
     loads = {load[1]: _read_load(*load.groups()[1:]) for load in find_all(form, text)}
     return WebLoadRun(
-        version=first[1],
-        seed=first[2],
-        processes=int(first[3]),
+        seed=first[1],
+        processes=int(first[2]),
         java=java,
         processors=int(processors),
         windows=[int(window[1]) for window in windows],
@@ -72,5 +69,4 @@ def _read_load(
         client_lag=late.get_value_at_percentile(99) / 1000,
         client_cores=positive(NAME, cpu, "CPU"),
     )
-    duration = positive(NAME, seconds, "seconds")
-    return WebLoad(float(rate), duration, int(answers) / duration, offered)
+    return WebLoad(float(rate), int(answers) / positive(NAME, seconds, "seconds"), offered)

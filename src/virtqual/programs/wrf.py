@@ -21,7 +21,6 @@ from virtqual.programs.text import (
 
 NAME = "WRF"
 _STEP = r"^Timing for main: time (\S{19}) on domain +(\d+): +(\d+\.\d{5}) elapsed seconds\.?$"
-
 _DATE = "%Y-%m-%d_%H:%M:%S"
 
 
@@ -33,7 +32,6 @@ class WrfRun:
     such step, nested domains included; the first holds the start-up.
     """
 
-    version: str
     tasks: tuple[int, int]
     interval: float
     seconds: tuple[float, ...]
@@ -48,7 +46,7 @@ class WrfRun:
 def parse(text: str) -> WrfRun:
     """Read the messages of task 0 of exactly one run that completed, with a line for every step."""
     refuse_lines(NAME, r"FATAL CALLED|CFL errors? =|\bNaN\b", text)
-    version = single(NAME, r"^ *WRF V([34][\d.]+) MODEL$", text, "version line")[1]
+    single(NAME, r"^ *WRF V[34][\d.]+ MODEL$", text, "version line")
     tasks = single(NAME, r"^ *Ntasks in X +(\d+) ?, +ntasks in Y +(\d+)$", text, "decomposition")
     start = single(NAME, r"^ *SIMULATION START DATE = (\S{19})$", text, "start date")[1]
     end = single(NAME, r"^d01 (\S{19}) wrf: SUCCESS COMPLETE WRF$", text, "line 'SUCCESS COMPLETE WRF'")[1]
@@ -66,7 +64,6 @@ def parse(text: str) -> WrfRun:
             NAME, f"steps are missing (or adaptive): {sorted(gaps)} s apart from {start} to {end}"
         )
     return WrfRun(
-        version=version,
         tasks=(int(tasks[1]), int(tasks[2])),
         interval=gaps.pop(),
         seconds=tuple(positive(NAME, row[3], f"step at {row[1]}") for row in rows),

@@ -35,7 +35,7 @@ from virtqual.programs import (
 )
 
 OUTPUTS = Path(__file__).parents[2] / "outputs"
-PERFTEST = partial(perftest.parse, first=2, last=2**23)
+PERFTEST = partial(perftest.parse, sizes=[2**power for power in range(1, 24)])
 
 PARSERS: dict[str, Callable[[str], object]] = {
     "fio.out": fio.parse,

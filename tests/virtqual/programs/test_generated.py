@@ -136,9 +136,10 @@ def test_milc_reads_as_many_residues_and_poles_as_it_is_told():
     for tag, order in orders.items():
         for what in ("res", "pole"):
             assert len([line for line in lines if line[0] == f"{what}_{tag}"]) == order + 1
-    # The force's function is the inverse of the square of the heat bath's, as the algorithm needs it.
+    # The algorithm needs that the force's function is the inverse of the square of the heat bath's.
+    assert ["pole_MD", f"{4 * lattice.MASS**2:.15e}"] in lines
     for x in (0.0, 0.3, 20.0, lattice.LARGEST):
-        root = lattice.root(lattice.MASS)(x)
-        assert root**2 * lattice.inverse(lattice.MASS)(x) == pytest.approx(1, abs=1e-9)
-        assert root * lattice.inverse_root(lattice.MASS)(x) == pytest.approx(1, abs=1e-9)
+        root = lattice.root()(x)
+        assert root**2 / (x + 4 * lattice.MASS**2) == pytest.approx(1, abs=1e-9)
+        assert root * lattice.inverse_root()(x) == pytest.approx(1, abs=1e-9)
     assert "nx 4\nny 6\nnz 8\nnt 10\n" in lattice.parameters((4, 6, 8, 10), 2, 4)

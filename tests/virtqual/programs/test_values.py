@@ -42,7 +42,7 @@ def test_a_small_report_is_read_exactly(name, run):
 
 def test_pointer_chase_is_read_exactly():
     run = parse("pointer_chase.out")
-    assert (run.version, run.pages, len(run.sets)) == ("1.0", "4K", 7)
+    assert (run.pages, len(run.sets)) == ("4K", 7)
     assert run.sets[-1] == WorkingSet(size=2**26, loads=2**17, time=458.269, page=4096, huge=0)
     huge = reseal(read("pointer_chase.out").replace("458.269 4 0", "458.269 4 2048"))
     assert pointer_chase.parse(huge).sets[-1].huge == 2**21
@@ -50,7 +50,7 @@ def test_pointer_chase_is_read_exactly():
 
 def test_fio_is_read_exactly():
     run = parse("fio.out")
-    assert (run.version, run.options["direct"]) == ("fio-3.33", "1")
+    assert run.options["direct"] == "1"
     assert run.jobs["sync"].options["fdatasync"] == "1"
     assert run.jobs["random_read"].operations == 10823.588206
     assert run.jobs["write"].bandwidth == 1726.326921
@@ -81,7 +81,7 @@ def test_pgbench_is_read_exactly():
 
 def test_web_load_is_read_exactly():
     run = parse("web_load.out")
-    assert (run.version, run.seed, run.processes, run.processors) == ("1.0", "1", 1, 1)
+    assert (run.seed, run.processes, run.processors) == ("1", 1, 1)
     assert run.java == "17.0.15+6-Debian-1deb12u1"
     assert run.windows[:3] == [16, 18, 48]
     assert len(run.windows) == 16
@@ -90,7 +90,7 @@ def test_web_load_is_read_exactly():
     assert (peak.throughput, load.throughput) == (pytest.approx(169 / 5.385258), pytest.approx(98 / 5.087883))
     assert (load.offered.p50, load.offered.p99) == (53.791, 198.783)
     assert (load.offered.on_time, load.offered.client_cores) == (100, 0.0114)
-    assert (load.seconds, load.offered.client_lag) == (5.087883, 35.519)
+    assert load.offered.client_lag == 35.519
     output = read("web_load.out").replace("seed 1", "seed 7").replace("98 waited 0", "98 waited 49")
     run = web_load.parse(reseal(output))
     assert (run.seed, run.loads["load25"].offered.on_time) == ("7", 50)
@@ -213,7 +213,7 @@ def test_a_request_counts_from_two_seconds_on_and_is_on_time_if_a_connection_is_
 
 def test_openfoam_is_read_exactly():
     run, probe = parse("openfoam.out"), parse("openfoam.probe.out")
-    assert (run.version, run.processes, run.end) == ("1912", 2, 0.03125)
+    assert (run.version, run.processes) == ("1912", 2)
     # Two ranks and other work shared two CPUs.
     assert run.clock_time == 268
     assert openfoam.read_cells("  nPoints: 2146689\n  nCells: 2097152\n") == 128**3
@@ -232,25 +232,25 @@ def test_the_case_of_openfoam_has_a_step_for_each_cell_that_the_lid_passes():
 
 def test_fixed_work_is_read_exactly():
     run = parse("fixed_work.out")
-    assert (run.version, run.steps, run.pieces) == ("1.0", 40_000, 1_000)
+    assert (run.steps, run.pieces) == (40_000, 1_000)
     assert run.means == {0: 472.589, 1: 351.521}
     assert list(run.exceeded) == [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000]
     assert (run.exceeded[1], run.exceeded[2000]) == (55.773, 48099.306)
 
 
 @pytest.mark.parametrize(
-    ("name", "version", "loop_time", "energy", "cpu_use", "comm"),
+    ("name", "loop_time", "energy", "cpu_use", "comm"),
     [
-        ("lj", "22 Jul 2025 - Update 4", 0.67836, {0: -4.6134356, 100: -4.6223613}, 95.6, 4.58),
+        ("lj", 0.67836, {0: -4.6134356, 100: -4.6223613}, 95.6, 4.58),
         # As Spack builds it: without OpenMP.
-        ("chain-no-openmp", "4 Feb 2025", 0.420119, {0: 22.394765, 100: 22.409751}, 87.0, 8.44),
+        ("chain-no-openmp", 0.420119, {0: 22.394765, 100: 22.409751}, 87.0, 8.44),
         # The thermo style multi.
-        ("rhodo", "22 Jul 2025 - Update 4", 1.09769, {0: -25356.2057, 10: -25355.5794}, 97.3, 0.42),
+        ("rhodo", 1.09769, {0: -25356.2057, 10: -25355.5794}, 97.3, 0.42),
     ],
 )
-def test_lammps(name, version, loop_time, energy, cpu_use, comm):
+def test_lammps(name, loop_time, energy, cpu_use, comm):
     run = parse(f"lammps.{name}.out")
-    assert run == lammps.LammpsRun(version, loop_time, 2, max(energy), 32000, energy, cpu_use, comm)
+    assert run == lammps.LammpsRun(loop_time, 2, max(energy), 32000, energy, cpu_use, comm)
     first, last = energy.values()
     assert run.drift == pytest.approx(abs(last - first) / abs(first))
 
@@ -391,7 +391,7 @@ def test_namd_runs_the_steps_of_a_configuration_without_scripts():
 
 def test_wrf():
     run = parse("wrf.em_b_wave.out")
-    assert (run.version, run.tasks, run.interval, len(run.seconds)) == ("4.6.1", (1, 2), 600.0, 12)
+    assert (run.tasks, run.interval, len(run.seconds)) == ((1, 2), 600.0, 12)
     assert (run.seconds[0], run.seconds[-1]) == (0.19193, 0.06417)
     assert (run.total, run.end) == (pytest.approx(sum(run.seconds)), "0001-01-01_02:00:00")
 
@@ -399,7 +399,7 @@ def test_wrf():
 def test_mpip():
     """The time of ten further steps is neither that of the run nor that of its start."""
     long, short = parse("mpip.wrf-12-steps.out"), parse("mpip.wrf-2-steps.out")
-    assert (long.version, long.seconds, long.mpi) == ("3.5.0", (2.150, 2.141), (0.856, 1.114))
+    assert (long.seconds, long.mpi) == ((2.150, 2.141), (0.856, 1.114))
     assert (long.share, short.share) == (pytest.approx(0.4591, abs=2e-4), pytest.approx(0.5143, abs=2e-4))
     # As if WRF itself had printed 1.2 s, and then 1 s.
     steps = long.beyond(short, 1.2)
@@ -407,7 +407,7 @@ def test_mpip():
     with pytest.raises(OutputError, match=r"took -2.512 s more, -1.055 s more of them in MPI"):
         short.beyond(long, 1.2)
     with pytest.raises(OutputError, match="2 and 1 tasks"):
-        long.beyond(mpip.Profile("3.5.0", (1.0,), (0.5,)), 1.2)
+        long.beyond(mpip.Profile((1.0,), (0.5,)), 1.2)
     with pytest.raises(OutputError, match=r"took 1.26 s more, its steps 1 s"):
         long.beyond(short, 1.0)
 
@@ -552,7 +552,7 @@ def test_two_runs_in_one_file_are_refused(name):
         ("fio.out", '"eta" : 0', '"error" : 0', "a key stands twice"),
         ("fio.out", '"size" : "64M"', '"size" : 64', "an option is no text: .*'size': 64"),
         ("fio.out", '"50.000000" : 4014080', '"50.000000" : 14014080', "half of the syncs take 14014.08 us"),
-        ("fio.out", '"fio version"', '"version"', "it is not the JSON of a whole run"),
+        ("fio.out", '"global options"', '"options"', "it is not the JSON of a whole run"),
         ("pgbench.out", "0 2 465", "0 3 465", "transactions of client 0 are missing, or not in their order"),
         ("pgbench.out", "795641795 899563", "795641795 779563", "of client 0 are missing, or not in their"),
         # It begins in the second before, in which the client was busy.
