@@ -85,7 +85,7 @@ def _blocks(text: str) -> list[tuple[int, float]]:
     rows = find_all(rf"^-+ Step +(\d+) -.*\nTotEng +=\s+({NUMBER}) KinEng ", text)
     if len(heads) != len(rows):
         raise OutputError(NAME, f"{len(heads) - len(rows)} blocks of the thermo output are broken")
-    return [(int(row[1]), float(row[2])) for row in rows]
+    return [(int(row[1]), number(NAME, row[2], f"TotEng at step {row[1]}")) for row in rows]
 
 
 def _table(text: str) -> list[tuple[int, float]]:

@@ -5,16 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from virtqual.programs.text import (
-    OutputError,
-    date,
-    find_all,
-    number,
-    positive,
-    refuse_lines,
-    single,
-    whole_number,
-)
+from virtqual.programs.text import OutputError, date, find_all, positive, refuse_lines, single
 
 NAME = "MILC"
 # In double precision, and as older versions print it.
@@ -51,8 +42,7 @@ def parse(text: str) -> MilcRun:
 
     def parameter(name: str) -> int:
         """Return a parameter as MILC has read it; measurements come after them."""
-        match = single(NAME, rf"^{name} (\d+)$", text[: begin.start()], f"parameter {name}")
-        return whole_number(NAME, match[1], name)
+        return int(single(NAME, rf"^{name} (\d+)$", text[: begin.start()], f"parameter {name}")[1])
 
     warm_ups, trajectories = parameter("warms"), parameter("trajecs")
     changes = find_all(_CHANGE, text)
@@ -68,12 +58,12 @@ def parse(text: str) -> MilcRun:
     means = [math.fsum(float(row[group]) for row in rows) / expected for group in (1, 2)]
     return MilcRun(
         version=version,
-        processes=whole_number(NAME, nodes, "nodes"),
+        processes=int(nodes),
         lattice=(parameter("nx"), parameter("ny"), parameter("nz"), parameter("nt")),
         trajectories=trajectories,
         time=_read_time(text),
         plaquette=(means[0], means[1]),
-        violations=tuple(number(NAME, row[1], "change of the action") for row in changes),
+        violations=tuple(float(row[1]) for row in changes),
     )
 
 

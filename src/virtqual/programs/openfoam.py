@@ -23,14 +23,15 @@ PROBE = "postProcessing/centre/0/U"
 Entries = Mapping[str, object]
 _CORNERS = tuple((x, y, z) for z in (0, 1) for x, y in ((0, 0), (1, 0), (1, 1), (0, 1)))
 
-_PRESSURE_SOLVER = {"solver": "PCG", "preconditioner": "DIC", "tolerance": TOLERANCES["p"]}
-_VELOCITY_SOLVER = {"solver": "smoothSolver", "smoother": "symGaussSeidel", "tolerance": TOLERANCES["Ux"]}
+_PRESSURE_SOLVER = {"solver": "PCG", "preconditioner": "DIC", "tolerance": TOLERANCES["p"], "relTol": 0}
+_VELOCITY_SOLVER = {
+    "solver": "smoothSolver",
+    "smoother": "symGaussSeidel",
+    "tolerance": TOLERANCES["Ux"],
+    "relTol": 0,
+}
 _SOLUTION: Entries = {
-    "solvers": {
-        "p": {**_PRESSURE_SOLVER, "relTol": 0},
-        "pFinal": {**_PRESSURE_SOLVER, "relTol": 0},
-        "U": {**_VELOCITY_SOLVER, "relTol": 0},
-    },
+    "solvers": {"p": _PRESSURE_SOLVER, "pFinal": _PRESSURE_SOLVER, "U": _VELOCITY_SOLVER},
     "PISO": {"nCorrectors": 2, "nNonOrthogonalCorrectors": 0, "pRefCell": 0, "pRefValue": 0},
 }
 _SCHEMES: Entries = {

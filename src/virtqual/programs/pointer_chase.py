@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from virtqual.programs.text import check_lines, find_all, positive, single, whole_number
+from virtqual.programs.text import check_lines, find_all, positive, single
 
 NAME = "pointer_chase"
 _ROW = r"^(\d+) (\d+) (\d+\.\d{3}) (\d+) (\d+)$"
@@ -39,11 +39,11 @@ def parse(text: str) -> PointerChaseRun:
     check_lines(NAME, text)
     sets = tuple(
         WorkingSet(
-            size=whole_number(NAME, size, "size"),
-            loads=whole_number(NAME, loads, "loads"),
+            size=int(size),
+            loads=int(loads),
             time=positive(NAME, time, "time"),
-            page=1024 * whole_number(NAME, page, "page"),
-            huge=1024 * whole_number(NAME, huge, "huge pages"),
+            page=1024 * int(page),
+            huge=1024 * int(huge),
         )
         for size, loads, time, page, huge in (row.groups() for row in find_all(_ROW, text))
     )

@@ -71,7 +71,7 @@ class CheckSet:
         unknown (None), all checks are required.
         """
         cases, conditions = tuple(cases), {check.where for check in self.checks if check.where}
-        absent = conditions.difference(conditions if features is None else features)
+        absent = set() if features is None else conditions.difference(features)
         missing = {
             required.check: [case for case in required.match_cases(cases) if not is_there(case)]
             for required in self.checks

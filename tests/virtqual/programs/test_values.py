@@ -511,6 +511,7 @@ def test_two_runs_in_one_file_are_refused(name):
         ("lammps.lj.out", "on 2 procs", "on 1 procs", "1 procs in the loop line"),
         ("lammps.lj.out", "       100   0.7574531", "\n", "thermo table"),
         ("lammps.rhodo.out", "Comm    |", "ERROR: lost atoms\nComm    |", "line 95: ERROR: lost atoms"),
+        ("lammps.rhodo.out", "-25355.5794 KinEng", "1e999 KinEng", "step 10: '1e999' is not a number"),
         ("netpipe.pingpong.out", "18247.528888", "28247.528888", "disagree"),
         ("likwid.triad.out", "hwthread 1", "hwthread -", "2 threads were used, 1 say where"),
         ("stream.out", "Solution Validates", "Failed Validation on array a[], AvgRelAbsErr", "validated"),
