@@ -1,6 +1,6 @@
 """Emulated hosts: machines made by QEMU's software SVM, each a native node with a real KVM guest beside it.
 
-Native node and guest are equally slow, so that their ratio means what it means on hardware: the guest runs
+Native node and guest are equally slow, so that their ratio means what it means on hardware.  The guest runs
 under KVM of the host's kernel, with real exits, nested paging and steal time.
 """
 
@@ -50,7 +50,7 @@ VM_KERNEL_OPTIONS = f"{qemu.FIXED_ADDRESSES} highres=off tsc=reliable"
 # to pause, QEMU delivers it again; at the entry of a system call the VM's kernel then panics.  With this
 # option the end of an interrupt leaves the VM: a second delivery hits the interrupt's handler, harmlessly.
 VM_CPU_OPTION = "kvm-pv-eoi=off"
-# The CPU has no XSAVE: a guest's XSETBV does not reach the host's KVM under QEMU 7.2, which then tells the
+# The CPU has no XSAVE.  A guest's XSETBV does not reach the host's KVM under QEMU 7.2, which then tells the
 # guest wrong sizes: the host used AVX, and the guest did not.  Both take SSE, which is emulated faster.
 CPU = "max,+svm,-xsave,-avx,-avx2,-f16c,-fma,-vaes"
 BOOT_VM_ANEW = f"sh {RUN}/boot-vm-anew"

@@ -1,8 +1,9 @@
 """Input of MILC's ``su3_rhmd_hisq``: a lattice made from nothing, with four flavours of one mass.
 
-Four staggered flavours make the power of the fermion determinant a whole one: the force needs (x + 4 m^2)^-1,
-which is exact, and only the first and last step of a trajectory need the square roots.  Those are rational
-functions by quadrature: method 3 of Hale, Higham and Trefethen, SIAM J. Numer. Anal. 46, 2505 (2008).
+Four staggered flavours make the power of the fermion determinant a whole one.  The force needs
+(x + 4 m^2)^-1, which is exact.  Only the first and last step of a trajectory need the square roots, which
+are rational functions by quadrature: method 3 of Hale, Higham and Trefethen, SIAM J. Numer. Anal. 46, 2505
+(2008).
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ def sizes(smallest: int, largest: int) -> list[int]:
 def parse(text: str, smallest: int, largest: int) -> list[NetpipeRow]:
     """Read a result file (``-o``) of a run without perturbations over these sizes (``-l``, ``-u``).
 
-    The time is that of the column with more digits: the time has steps of 0.01 us, 1 % of an in-node latency;
-    the bandwidth has steps of 1e-6 Mbit/s, 0.5 % if a byte takes 36 ms.
+    The time of a row is that of the column with more digits.  The time has steps of 0.01 us, 1 % of a
+    latency inside a node.  The bandwidth has steps of 1e-6 Mbit/s, 0.5 % if a byte takes 36 ms.
     """
     rows: list[NetpipeRow] = []
     if not text.endswith("\n"):

@@ -138,8 +138,8 @@ def hpl_size(
 
     The numbers that a system file states (``extras.hpl``: ``order``, ``block``) go before both.
 
-    All of a large node's memory makes a run of an hour: the order is bounded to four minutes at 20 GFLOP/s a
-    core, which sustains half of that at least.
+    All of a large node's memory makes a run of an hour.  The order is bounded to four minutes at 20 GFLOP/s a
+    core; a core sustains half of that at least.
 
     Examples
     --------
@@ -160,8 +160,8 @@ def hpl_size(
     return int(min(math.sqrt(0.8 * memory_bytes / 8), bound)) // block * block, block
 
 
-# Bytes that the main arrays of each benchmark take for a point, a key or a nonzero, and how many of those
-# there are by class (NPB 3.4 for MPI: the arrays that each allocates, and the sizes in `sys/setparams.c`).
+# Bytes that the main arrays of each benchmark take for a point, a key or a nonzero, and their number by
+# class, of NPB 3.4 for MPI: the arrays that each allocates, and the sizes in `sys/setparams.c`.
 _GRID = {"D": 408**3, "C": 162**3, "B": 102**3}
 NPB: dict[str, tuple[float, dict[str, int]]] = {
     "is": (3 * 1.5 * 4, {"D": 2**31, "C": 2**27, "B": 2**25}),
@@ -183,8 +183,8 @@ _LONG_KERNELS = ("lu", "bt", "sp")
 def npb_class(kernel: str, memory_bytes: int, cores: int, *, small: bool) -> str:
     """Return the largest class of a NAS Parallel Benchmark that fits a node.
 
-    Half of the memory is left to halos, MPI and the system.  Class D is for nodes of 8 cores at least, and
-    for 256 if the kernel is LU, BT or SP, which would take a quarter of an hour on 64 cores.
+    Half of the memory is left to halos, MPI and the system.  Class D is for nodes of 8 cores at least.  LU,
+    BT and SP, which would take a quarter of an hour on 64 cores, have it on 256.
 
     Examples
     --------

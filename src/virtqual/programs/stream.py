@@ -18,8 +18,8 @@ _HEAD = r"^Function +(?:Best )?Rate \(?MB/s\)? +Avg time +Min time +Max time$"
 class StreamRun:
     """One run: bytes of an array, OpenMP threads, and rates by kernel in MB/s (10^6 bytes).
 
-    `best` is what STREAM prints.  `mean` is the rate over the average time: the sum of best rates of several
-    runs at once may be more than any machine has, if the other runs paused at each best moment.
+    `best` is what STREAM prints.  `mean` is the rate over the average time.  Best rates of several runs at
+    once may add up to more than any machine has, if the other runs paused at each best moment.
     """
 
     version: str

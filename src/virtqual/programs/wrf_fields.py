@@ -10,10 +10,10 @@ import numpy as np
 from virtqual.programs.text import OutputError
 
 NAME = "WRF"
-#: Prognostic fields of the Advanced Research WRF with the range of values that an atmosphere can have: wind
-#: in m/s (the strongest jets blow with 130 m/s), potential temperature minus 300 K (air at the ground of the
-#: coldest winter, the top of the stratosphere), pressure minus its base state in Pa (15 kPa in the deepest
-#: cyclones).  The value of points that were never written, 1e37, is in none of them.
+#: Prognostic fields of the Advanced Research WRF with the range of values that an atmosphere can have.  Wind
+#: is in m/s (the strongest jets blow with 130 m/s).  Potential temperature is less 300 K (air at the ground
+#: of the coldest winter, the top of the stratosphere).  Pressure is less its base state, in Pa (15 kPa in the
+#: deepest cyclones).  The value of points that were never written, 1e37, is in none of the ranges.
 BOUNDS = {"U": (-200.0, 200.0), "V": (-200.0, 200.0), "T": (-120.0, 1200.0), "P": (-30e3, 30e3)}
 
 
