@@ -15,14 +15,12 @@ def describe_host() -> ClusterHost:
     processors = []
     for block in Path("/proc/cpuinfo").read_text(encoding="utf-8").strip().split("\n\n"):
         lines = (line.partition(":") for line in block.splitlines())
-        fields = {key.strip(): value.strip() for key, _, value in lines}
-        if "processor" in fields:
-            processors.append(fields)
-    cores = {(fields.get("physical id"), fields.get("core id", fields["processor"])) for fields in processors}
+        processors.append({key.strip(): value.strip() for key, _, value in lines})
+    cores = {(cpu.get("physical id"), cpu.get("core id", cpu["processor"])) for cpu in processors}
     return ClusterHost(
         kernel=platform.release(),
-        cpu_model=processors[0].get("model name", "unknown") if processors else "unknown",
-        cpus_per_core=max(1, len(processors) // max(1, len(cores))),
+        cpu_model=processors[0].get("model name", "unknown"),
+        cpus_per_core=len(processors) // len(cores),
         memory_mib=read_memory_mib("MemTotal"),
         llc_bytes=measure_last_level_caches(),
     )

@@ -36,17 +36,9 @@ def enter_command(processes: Processes, command: list[str], folder: Path) -> lis
     user = ["--user", "--preserve-credentials"] if processes.rootless else []
     # Entering another mount namespace forgets the working directory.
     script = 'cd -- "$0" && exec "$@"'
-    return [
-        *(
-            str(program("nsenter")),
-            f"--target={processes.entry.pid}",
-            *user,
-            *NAMESPACE_OPTIONS,
-            "--pid",
-            "--",
-        ),
-        *(str(program("setpriv")), "--pdeathsig=TERM", "--", "/bin/sh", "-c", script, str(folder), *command),
-    ]
+    enter = [str(program("nsenter")), f"--target={processes.entry.pid}", *user, *NAMESPACE_OPTIONS, "--pid"]
+    end_with_caller = [str(program("setpriv")), "--pdeathsig=TERM"]
+    return [*enter, "--", *end_with_caller, "--", "/bin/sh", "-c", script, str(folder), *command]
 
 
 def head_environment() -> dict[str, str]:

@@ -113,10 +113,8 @@ def _boot_probe(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired as expired:
-        output, failure = (
-            expired.stdout or b"",
-            f"KVM opens, but no guest booted under it within {seconds:g} s",
-        )
+        output = expired.stdout or b""
+        failure = f"KVM opens, but no guest booted under it within {seconds:g} s"
     except OSError as error:
         return False, f"{binary} does not start: {error}"
     else:
