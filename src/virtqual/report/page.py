@@ -288,9 +288,7 @@ def _make_row(
     began: float,
 ) -> Row:
     """Return the row of a verdict; `all_sizes` is its series with the sizes that are only reported."""
-    claims = [
-        (study, claim, case) for study, claim, case in _load_claims() if case.metric == verdict.metric
-    ]
+    claims = [(study, claim, case) for study, claim, case in _load_claims() if case.metric == verdict.metric]
     texts = [_describe_claim(*entry, verdict.better) for entry in claims]
     row = Row(number, verdict, run.check if run else "", bar, texts)
     if series is None or all_sizes is None:
