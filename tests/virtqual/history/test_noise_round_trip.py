@@ -77,7 +77,8 @@ def test_every_proposal_is_loaded(metrics, references_copy, sessions):
         assert np.all(sigma[:width] >= 1e-4)
         # A mean varies no more than its loudest size.
         assert 0 < sigma[-1] <= sigma[:width].max()
-    assert references.prior("hpl", "kvm", "elsewhere").sigma == 0.03
+    _, hpl = stored[0].series[0]
+    assert references.prior(hpl, "kvm", "elsewhere").sigma == 0.03
     assert propose(stored, references_copy / "systems") == []
 
 
