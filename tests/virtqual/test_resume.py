@@ -10,26 +10,9 @@ import time
 import pytest
 from test_held_allocations import HELD
 
-from made_runs import keep, session_of
 from virtqual.harness.order import is_reversed
-from virtqual.qualify import leftovers
-from virtqual.session.log import Log, Submitted
 
 ON = ("qualify", "--system", "testsite", "-n", "lj")
-
-
-@pytest.mark.parametrize(("system", "ended"), [("site", ["7"]), ("other", [])])
-def test_jobs_that_a_damaged_session_has_left_are_ended(tmp_path, monkeypatch, system, ended):
-    log = Log(keep(session_of([], name="20260101-000000-site"), tmp_path / "sessions"))
-    log.reopen()
-    log.append(Submitted(job="7", case="allocation of vm", submitted=5.0, held=True))
-    log.path.write_bytes(log.path.read_bytes() + b"{broken\n")
-    monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
-    monkeypatch.setattr(leftovers, "cancel_jobs", list)
-    notes = list(leftovers.end_leftovers(system))
-    assert ["had left jobs: 7 cancelled" in note for note in notes] == [True] * len(ended)
-    assert log.path.exists()
-    assert not (log.directory / "session.json").exists()
 
 
 def interrupted(site, moment, number=signal.SIGINT):

@@ -176,61 +176,59 @@ def test_more_than_half_of_the_nodes_must_be_left(site):
     assert "node cloud-1 is down (host died)" in said.partition("Infrastructure failed")[2]
 
 
-def job(case, number, node=None, *, paired=True):
-    return SimpleNamespace(turn=(case, paired, number), node=node, not_before=0.0)
+def job(case, number, node=None):
+    return SimpleNamespace(turn=(case, True, number), node=node, not_before=0.0)
 
 
-def begun(line):
-    found = []
-    while one := line.begin_next():
-        found.append(one)
-    return found
+def begin_all(queue):
+    """Return the cases whose nodes are free, in the order in which they begin."""
+    return list(iter(queue.begin_next, None))
 
 
 def test_cases_wait_for_their_own_node_only():
-    line = NodeQueue()
+    queue = NodeQueue()
     jobs = [job("a", 0, "n1"), job("a", 1, "n2"), job("b", 0, "n1")]
-    for one in jobs:
-        line.add(one)
-    assert begun(line) == jobs[:2]
-    line.remove(jobs[1])
-    assert begun(line) == []
-    line.remove(jobs[0])
-    assert begun(line) == [jobs[2]]
+    for case in jobs:
+        queue.add(case)
+    assert begin_all(queue) == jobs[:2]
+    queue.remove(jobs[1])
+    assert begin_all(queue) == []
+    queue.remove(jobs[0])
+    assert begin_all(queue) == [jobs[2]]
 
 
 def test_the_second_run_of_a_pair_goes_first():
-    line = NodeQueue()
+    queue = NodeQueue()
     first, other, second = job("b", 0, "n1"), job("a", 0, "v1"), job("b", 0, "v1")
-    line.add(first)
-    assert begun(line) == [first]
-    line.remove(first)
-    for one in (other, second):
-        line.add(one)
-    assert begun(line) == [second]
+    queue.add(first)
+    assert begin_all(queue) == [first]
+    queue.remove(first)
+    for case in (other, second):
+        queue.add(case)
+    assert begin_all(queue) == [second]
 
 
 def test_a_case_of_several_nodes_runs_alone():
-    line = NodeQueue()
+    queue = NodeQueue()
     small, large, later = job("a", 0, "n1"), job("b", 0), job("c", 0, "n2")
-    line.add(small)
-    assert begun(line) == [small]
-    line.add(large)
-    assert begun(line) == []
-    line.remove(small)
-    assert begun(line) == [large]
-    line.add(later)
-    assert begun(line) == []
-    line.remove(large)
-    assert begun(line) == [later]
+    queue.add(small)
+    assert begin_all(queue) == [small]
+    queue.add(large)
+    assert begin_all(queue) == []
+    queue.remove(small)
+    assert begin_all(queue) == [large]
+    queue.add(later)
+    assert begin_all(queue) == []
+    queue.remove(large)
+    assert begin_all(queue) == [later]
 
 
 def test_one_that_is_not_wanted_any_more_never_begins():
-    line = NodeQueue()
-    one = job("a", 0, "n1")
-    line.add(one)
-    line.remove(one)
-    assert begun(line) == []
+    queue = NodeQueue()
+    cancelled = job("a", 0, "n1")
+    queue.add(cancelled)
+    queue.remove(cancelled)
+    assert begin_all(queue) == []
 
 
 def test_a_turn_that_was_cut_off_is_run_again_as_a_whole():

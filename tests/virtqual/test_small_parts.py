@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from virtqual.errors import UsageError
-from virtqual.harness import order as looks
+from virtqual.harness import order
 from virtqual.identity import gather, readers
 from virtqual.job import notes
 from virtqual.programs import sizes
@@ -74,13 +74,13 @@ def test_npb_on_the_studys_machine_and_on_others():
 def test_broken_pair_numbers_are_refused(monkeypatch, text):
     monkeypatch.setenv("VIRTQUAL_PAIRS", text)
     with pytest.raises(UsageError, match="state how many"):
-        looks.parse_pairs()
+        order.parse_pairs()
 
 
 @pytest.mark.parametrize(("text", "pairs"), [("6", (0, 5, False)), ("warm-up,4:7", (4, 7, True))])
 def test_pairs_are_stated_by_their_number_or_one_by_one(monkeypatch, text, pairs):
     monkeypatch.setenv("VIRTQUAL_PAIRS", text)
-    assert looks.parse_pairs() == pairs
+    assert order.parse_pairs() == pairs
 
 
 SEEN = (

@@ -85,34 +85,39 @@ def cancelled(monkeypatch):
     return asked
 
 
-def left(state, name="20260101-000000-site"):
-    directory = keep(session_of([], name=name), paths.sessions())
+def left():
+    """Return the directory of a session that died while a job of it ran."""
+    directory = keep(session_of([], name="20260101-000000-site"), paths.sessions())
     Log(directory).append(Submitted(job="4242", case="case", submitted=5.0))
     return directory
 
 
 def test_jobs_of_a_session_that_died_are_cancelled(state, cancelled):
-    left(state)
+    left()
     (note,) = leftovers.end_leftovers("site")
     assert (cancelled, "4242" in note) == ({"4242": 5.0}, True)
 
 
 @as_root
 def test_jobs_of_a_session_of_another_user_are_not(state, cancelled):
-    os.chown(left(state) / "log.jsonl", STRANGER, -1)
+    os.chown(left() / "log.jsonl", STRANGER, -1)
     (note,) = leftovers.end_leftovers("site")
     assert (cancelled, "belongs to another user" in note) == ({}, True)
 
 
 def test_a_damaged_session_is_left_as_it_is_and_its_jobs_are_cancelled(state, cancelled):
-    log = Log(left(state))
+    log = Log(left())
     log.append(Submitted(job="5", case="case", submitted=6.0))
     content = log.path.read_bytes().replace(b'"submitted":5', b'"submitted":4')
     log.path.write_bytes(content)
+    assert list(leftovers.end_leftovers("other")) == []
+    assert cancelled == {}
     (note,) = leftovers.end_leftovers("site")
-    assert {"5"} <= cancelled.keys()
+    assert cancelled == {"5": 6.0}
+    assert "had left jobs: 5 cancelled" in note
     assert "the line is damaged" in note
     assert log.path.read_bytes() == content
+    assert not (log.directory / DOCUMENT).exists()
 
 
 def test_a_concluded_session_without_its_document_stays_concluded(state, cancelled):

@@ -25,14 +25,14 @@ CANCEL_WAIT_OWN_SLURM_S, CANCEL_WAIT_SITE_SLURM_S = 2.0, 20.0
 
 def qualify(request: Request) -> Session:
     """Run the session of a request to its end, and return it with the exit code of the command."""
-    with ExitStack() as lock:
-        return _run(prepare(request, Terminal(), lock))
+    with ExitStack() as locks:
+        return _run(prepare(request, Terminal(), locks))
 
 
 def resume(name: str, request: Request) -> Session:
     """Run a session that has ended too early to its end, by a request of a system (or none) and a wait."""
-    with ExitStack() as lock:
-        return _run(opening.resume(name, request, Terminal(), lock))
+    with ExitStack() as locks:
+        return _run(opening.resume(name, request, Terminal(), locks))
 
 
 def _run(job: Qualification) -> Session:

@@ -66,8 +66,8 @@ _STATED_NOTE = (
 )
 
 
-def prepare(request: Request, screen: Terminal, held: ExitStack) -> Qualification:
-    """Open the session of a request, and show its begin; `held` keeps the lock of the system."""
+def prepare(request: Request, screen: Terminal, locks: ExitStack) -> Qualification:
+    """Open the session of a request, and show its begin; `locks` keeps the lock of the system."""
     plan.check_pairs(request)
     system = load_system(request.system)
     _check_policy(request, system)
@@ -81,7 +81,7 @@ def prepare(request: Request, screen: Terminal, held: ExitStack) -> Qualificatio
     check_command(system)
     chosen, earlier, request = settle(request, system)
     stated_nodes, system = system.native.nodes, system.use_nodes(request.nodes)
-    lock, watch = _lock_system(system, screen, held)
+    lock, watch = _lock_system(system, screen, locks)
     head, log = _begin_log(system, chosen, _describe_stack(stack), earlier, request)
     notes = _make_notes(head, request, earlier, chosen)
     if system.native.nodes < stated_nodes:
@@ -91,7 +91,7 @@ def prepare(request: Request, screen: Terminal, held: ExitStack) -> Qualificatio
     return _begin_session(job, notes)
 
 
-def resume(name: str, resumed_by: Request, screen: Terminal, held: ExitStack) -> Qualification:
+def resume(name: str, resumed_by: Request, screen: Terminal, locks: ExitStack) -> Qualification:
     """Take up a session that has ended too early, on the same system (empty for any) and build."""
     log, request = _find_resumable(name, resumed_by.system)
     request = request.model_copy(update={"wait_hours": resumed_by.wait_hours or request.wait_hours})
@@ -108,7 +108,7 @@ def resume(name: str, resumed_by: Request, screen: Terminal, held: ExitStack) ->
             f"session {begun.session} cannot go on: {'; '.join(changed)}. "
             "Runs of both would be no single session; begin a new one"
         )
-    lock, watch = _lock_system(system, screen, held)
+    lock, watch = _lock_system(system, screen, locks)
     # Its process is gone, since this one holds the lock.
     cancel_jobs(log.unfinished())
     now = datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="seconds")
@@ -123,9 +123,9 @@ def resume(name: str, resumed_by: Request, screen: Terminal, held: ExitStack) ->
     return _begin_session(job, notes)
 
 
-def _lock_system(system: System, screen: Terminal, held: ExitStack) -> tuple[int, Watch]:
+def _lock_system(system: System, screen: Terminal, locks: ExitStack) -> tuple[int, Watch]:
     """Keep other sessions away, check that nodes can run jobs, and end jobs that dead sessions have left."""
-    lock = held.enter_context(measuring(paths.make(paths.state()), system.name, "a session", screen.note))
+    lock = locks.enter_context(measuring(paths.make(paths.state()), system.name, "a session", screen.note))
     watch = Watch(
         system, interval=OWN_GLANCE_INTERVAL_S if system.native.own_scheduler else GLANCE_INTERVAL_S
     )
@@ -257,21 +257,21 @@ def open_plain_run(
     hypervisor_class: str,
     entries: Sequence[Entry],
     are_all: bool,
-    held: ExitStack | None,
+    locks: ExitStack | None,
     say: Callable[[str], None],
 ) -> tuple[dict[str, Log], Session | None]:
     """Open the sessions of a plain ReFrame run; return their logs by stack, and the earlier session.
 
     `entries` are the checks that ReFrame has loaded: those of the project, if they `are_all`, or of some
-    files. `held` keeps the lock of the system; it is None if nothing is measured.
+    files. `locks` keeps the lock of the system; it is None if nothing is measured.
     """
     loaded = load_system(system)
-    if held is not None:
+    if locks is not None:
         requested.check_files(entries if are_all else None, choose_class(hypervisor_class, loaded))
         loaded = ask_hosts(loaded)
     chosen, earlier = choose_class(hypervisor_class, loaded), _find_earlier(against, loaded)
-    if held is not None:
-        held.enter_context(measuring(paths.make(paths.state()), loaded.name, "a plain ReFrame run", say))
+    if locks is not None:
+        locks.enter_context(measuring(paths.make(paths.state()), loaded.name, "a plain ReFrame run", say))
         for note in end_leftovers(loaded.name):
             say(note)
     installed = {stack.name for stack in manifest.load_all(paths.stacks())}

@@ -6,8 +6,6 @@ One error rate holds for all checks of the run.
 
 ``VIRTQUAL_SESSION``
     Directory of the session that virtqual runs this ReFrame for: then nothing is judged here.
-``VIRTQUAL_PIPELINE``
-    Set in the jobs of ``--ci-generate``, which run one case each: how many verdicts share the error rate.
 """
 
 from __future__ import annotations
@@ -38,6 +36,7 @@ from virtqual.report.terminal import Terminal
 from virtqual.runs import Run
 from virtqual.session.log import Finished, Log
 from virtqual.session.session import Session
+from virtqual.verdict.pairs import SIDES
 
 SESSION_VARIABLE = "VIRTQUAL_SESSION"
 
@@ -150,8 +149,8 @@ def _run_plainly(runner: Any, run_cases: RunCases, testcases: list[Any], restore
     """Run cases as a session of one round, and judge it."""
     measuring = [case for case in testcases if measures(case)]
     verdicts = [case for case in testcases if judges(case)]
-    with ExitStack() as lock:
-        run = _open_run([*measuring, *verdicts], restored, lock)
+    with ExitStack() as locks:
+        run = _open_run([*measuring, *verdicts], restored, locks)
         recorder = _VerdictsLast(run, measuring, verdicts)
         runner.policy.task_listeners.insert(0, recorder)
         try:
@@ -170,7 +169,7 @@ def _run_plainly(runner: Any, run_cases: RunCases, testcases: list[Any], restore
             count = sum(len(session.verdicts) for session in sessions)
             getlogger().info(f"One error rate holds for all {count} verdicts of this run.")
     sides = {case.check.slot.side for case in (*measuring, *restored) if _is_sample(case)}
-    if (missing := sorted({"native", "virtual"} - sides)) and not os.environ.get(PIPELINE):
+    if (missing := sorted(set(SIDES) - sides)) and not os.environ.get(PIPELINE):
         getlogger().error(
             f"virtqual: nothing was judged: this run has no {' and no '.join(missing)} sample to compare "
             "with; select both partitions (--system NAME, without a partition)"
@@ -182,7 +181,7 @@ def _run_plainly(runner: Any, run_cases: RunCases, testcases: list[Any], restore
     return result
 
 
-def _open_run(cases: Sequence[Any], restored: Sequence[Any], lock: ExitStack) -> PlainRun:
+def _open_run(cases: Sequence[Any], restored: Sequence[Any], locks: ExitStack) -> PlainRun:
     """Open a session for each stack of the cases, with the runs that were restored."""
     stacks = list(dict.fromkeys(case.environ.name for case in cases))
     is_pipeline_job = bool(os.environ.get(PIPELINE))
@@ -194,7 +193,7 @@ def _open_run(cases: Sequence[Any], restored: Sequence[Any], lock: ExitStack) ->
         hypervisor_class=cases[0].check.hypervisor_class,
         entries=loaded_entries,
         are_all=own_checks.resolve() in map(Path.resolve, loaded_paths),
-        held=None if is_pipeline_job else lock,
+        locks=None if is_pipeline_job else locks,
         say=getlogger().info,
     )
     for log in logs.values():
