@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from vcluster.errors import OptionError
@@ -41,11 +40,11 @@ class StateDirectory:
         self.emulator = root / "emulator"
 
     @classmethod
-    def default(cls, environ: Mapping[str, str] = os.environ) -> StateDirectory:
+    def default(cls) -> StateDirectory:
         """Choose ``$VCLUSTER_DIR``, else ``vcluster`` below ``$XDG_STATE_HOME`` or ``~/.local/state``."""
-        path = environ.get("VCLUSTER_DIR")
+        path = os.environ.get("VCLUSTER_DIR")
         if not path:
-            base = environ.get("XDG_STATE_HOME")
+            base = os.environ.get("XDG_STATE_HOME")
             path = str((Path(base) if base else Path.home() / ".local/state") / "vcluster")
         return cls(resolve_visible(Path(path), "the state directory"))
 

@@ -8,7 +8,6 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -50,13 +49,10 @@ def find_newest_kernel(folder: Path) -> GuestKernel | None:
     )
 
 
-def locate_kernel(
-    directory: StateDirectory, kernel: Path | None, environ: Mapping[str, str] = os.environ
-) -> GuestKernel:
+def locate_kernel(directory: StateDirectory, kernel: Path | None) -> GuestKernel:
     """Find the guest kernel: `kernel`, ``$VCLUSTER_KERNEL``, in the state directory, or the host's own."""
-    path = kernel or (Path(environ["VCLUSTER_KERNEL"]) if environ.get("VCLUSTER_KERNEL") else None)
-    if path is not None:
-        guest_kernel = find_newest_kernel(path.resolve())
+    if path := kernel or os.environ.get("VCLUSTER_KERNEL"):
+        guest_kernel = find_newest_kernel(Path(path).resolve())
         if guest_kernel is None:
             raise RequirementError(
                 f"{path} has no boot/vmlinuz-* with modules in lib/modules/: "

@@ -59,12 +59,14 @@ def test_newest_of_a_folder(tmp_path: Path) -> None:
 
 def test_missing_kernel_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "find_newest_kernel", lambda _: None)
+    monkeypatch.delenv("VCLUSTER_KERNEL", raising=False)
     with pytest.raises(RequirementError, match="vcluster kernel"):
-        kernel.locate_kernel(StateDirectory(tmp_path), None, {})
+        kernel.locate_kernel(StateDirectory(tmp_path), None)
     with pytest.raises(RequirementError, match="none has no boot/vmlinuz"):
-        kernel.locate_kernel(StateDirectory(tmp_path), tmp_path / "none", {})
+        kernel.locate_kernel(StateDirectory(tmp_path), tmp_path / "none")
+    monkeypatch.setenv("VCLUSTER_KERNEL", str(tmp_path))
     with pytest.raises(RequirementError, match="has no boot/vmlinuz"):
-        kernel.locate_kernel(StateDirectory(tmp_path), None, {"VCLUSTER_KERNEL": str(tmp_path)})
+        kernel.locate_kernel(StateDirectory(tmp_path), None)
 
 
 @pytest.mark.skipif(find("busybox") is None, reason="no busybox to unpack the archive with")

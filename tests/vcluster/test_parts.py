@@ -136,12 +136,16 @@ def test_files_with_the_munge_key_are_for_their_owner_and_go_with_the_cluster(tm
     assert base.exists()
 
 
-def test_state_directory_follows_the_environment(tmp_path: Path) -> None:
-    assert StateDirectory.default({"VCLUSTER_DIR": str(tmp_path / "x")}).root == tmp_path / "x"
-    assert StateDirectory.default({"XDG_STATE_HOME": str(tmp_path)}).root == tmp_path / "vcluster"
+def test_state_directory_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("VCLUSTER_DIR", str(tmp_path / "x"))
+    assert StateDirectory.default().root == tmp_path / "x"
+    monkeypatch.delenv("VCLUSTER_DIR")
+    assert StateDirectory.default().root == tmp_path / "vcluster"
     for path in ("/run/x", "/dev/shm/x"):
+        monkeypatch.setenv("VCLUSTER_DIR", path)
         with pytest.raises(OptionError, match="mounts anew"):
-            StateDirectory.default({"VCLUSTER_DIR": path})
+            StateDirectory.default()
 
 
 @pytest.mark.parametrize("command", ["kernel", "emulator", "path", "up"])
