@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from virtqual.files.wording import list_names, node_sort_key, suggest
 from virtqual.identity import seen
@@ -75,8 +76,8 @@ def _compare_sizes(system: System, side: str, in_slurm: SlurmPartition) -> Itera
             nodes_shown = list_names(list(smaller), MAX_NODES_SHOWN)
             in_config = f"Slurm has {min(smaller.values())} for {nodes_shown}"
             yield f"{system.name_key(side, key)}: states {stated}, but {in_config}"
-    named = [vm for vms in partition.extras.nodes_of_hosts.values() for vm in vms]
-    if unknown := [vm for vm in named if shorten(vm) not in map(shorten, in_slurm.sizes)]:
+    named, listed = chain(*partition.extras.nodes_of_hosts.values()), set(map(shorten, in_slurm.sizes))
+    if unknown := [vm for vm in named if shorten(vm) not in listed]:
         place = system.name_key(side, "extras.nodes_of_hosts")
         shown = list_names(unknown, MAX_NODES_SHOWN)
         yield f"{place}: names {shown}, which partition {in_slurm.name} has not"

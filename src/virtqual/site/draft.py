@@ -155,7 +155,7 @@ def _describe_hypervisor(observed: Observed) -> Iterator[str]:
     yield "    },"
     classes = "kvm, esxi, or production, which is stricter"
     yield f'    "hypervisor_class": {_todo(f"the class of budgets: {classes}")}'
-    vms = [node for node in observed.partition.sizes if node not in observed.partition.other_nodes]
+    vms = observed.partition.common_nodes
     yield f"    # The VMs: {list_names(vms, MAX_VMS_SHOWN)}."
     example = f"{{'host01': ['{vms[0]}'], ...}}"
     yield f'    "nodes_of_hosts": {_todo(f"the machine of each VM, {example}; no key if unknown")}'

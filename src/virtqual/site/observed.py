@@ -55,10 +55,9 @@ def observe(partition: SlurmPartition, identity: Identity) -> Observed:
     }
     if seen(sockets := identity.topology.sockets):
         processor["num_sockets"] = Fact(sockets, f"sockets in /sys of {node}")
-    node_count = len(partition.sizes) - len(partition.other_nodes)
     scale = "standard" if size.cores >= MIN_STANDARD_CORES else "small"
     extras = {
-        "nodes": Fact(node_count, f"sinfo: nodes of {partition.name}"),
+        "nodes": Fact(len(partition.common_nodes), f"sinfo: nodes of {partition.name}"),
         **_observe_memory(identity, node, size.memory_mib),
         "scale": Fact(scale, f"{size.cores} cores of {node}"),
         **_observe_rdma(identity, node),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from virtqual.errors import UsageError
@@ -39,12 +40,17 @@ class SlurmPartition:
     accounts: frozenset[str] | None
     qos: frozenset[str] | None
 
-    @property
+    @cached_property
     def common_size(self) -> NodeSize:
         """The size that most nodes have."""
         return Counter(self.sizes.values()).most_common(1)[0][0]
 
-    @property
+    @cached_property
+    def common_nodes(self) -> list[str]:
+        """The nodes of the common size."""
+        return [node for node, size in self.sizes.items() if size == self.common_size]
+
+    @cached_property
     def other_nodes(self) -> list[str]:
         """The nodes of another size."""
         return [node for node, size in self.sizes.items() if size != self.common_size]
