@@ -205,8 +205,7 @@ def explain_empty_selection(
         return None
     if selected:
         which = "the checks that -n and -t select" if names or tags else "the checks"
-        missing = group_missing(find_missing(selected, features, nodes))
-        return f"{which} cannot run here: {'; '.join(missing)}"
+        return f"{which} cannot run here: {'; '.join(group_missing(selected, features, nodes))}"
     named = f"that matches -n {' or '.join(names)} " if names else ""
     return f"no check {named}has all of the tags: {', '.join(tags)}"
 
@@ -260,10 +259,10 @@ def find_missing(entries: Iterable[Entry], features: Collection[str], nodes: int
     return reasons
 
 
-def group_missing(missing: Iterable[Missing]) -> list[str]:
-    """Return a line for each reason, with the checks for which it holds."""
+def group_missing(entries: Iterable[Entry], features: Collection[str], nodes: int) -> list[str]:
+    """Return a line for each reason of `find_missing`, with the checks for which it holds."""
     checks: dict[str, list[str]] = defaultdict(list)
-    for check, reason, feature, cases in missing:
+    for check, reason, feature, cases in find_missing(entries, features, nodes):
         # Many a check has the name of its feature.
         notes = ", ".join(filter(None, [cases, feature if feature != check else None]))
         key = "no program in the stack for" if feature else reason

@@ -138,10 +138,11 @@ def _explain_no_case() -> str:
     options, _ = parser.parse_known_args(sys.argv[1:])
     context, words = runtime.runtime(), (loaded_entries, options.name, options.tag)
     features, nodes = catalogue.read_capacity(context.system)
-    reason = catalogue.explain_unknown_words(*words)
     # Without a stack, which -p may have left out, no check can run.
-    if features and not reason:
+    if features:
         reason = catalogue.explain_empty_selection(*words, features, nodes)
+    else:
+        reason = catalogue.explain_unknown_words(*words)
     if reason:
         return reason
     has = catalogue.describe_system(context.site_config, context.system.name)

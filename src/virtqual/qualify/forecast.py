@@ -99,7 +99,7 @@ def forecast(request: Request) -> Forecast:
     total_nodes = sum(map(len, rotated.values())) or system.native.nodes + system.virtual.nodes
     return Forecast(
         cases=plan.plan_cases(planned, system),
-        not_run=catalogue.group_missing(catalogue.find_missing(selected, *capacity)),
+        not_run=catalogue.group_missing(selected, *capacity),
         turns=first_pairs + 1,
         # New VMs come with each look, about.
         max_turns=looks[-1] + (1 + len(looks) if system.virtual.recreate_vms else 1),

@@ -154,7 +154,7 @@ def _begin_session(job: Qualification, notes: list[str]) -> Qualification:
     notes += _name_outliers(job)
     # A check that was not measured must not be taken for passed.
     selected = catalogue.select(job.entries, job.request.names, job.request.tags)
-    job.not_run = catalogue.group_missing(catalogue.find_missing(selected, *job.capacity))
+    job.not_run = catalogue.group_missing(selected, *job.capacity)
     job.too_large = plan.find_cases_of_more_nodes(job)
     name_holder(job.lock, f"session {job.head.session}")
     job.screen.begin(job.head, notes)

@@ -82,7 +82,7 @@ def test_the_signal_that_killed_a_program_is_named(code, reason):
     assert (failure.kind, failure.reason) == ("failed", f"job exited with {reason}")
 
 
-def fail(recorder, checks, places, state="COMPLETED", exitcode=1):
+def fail(recorder, checks, places=1, state="COMPLETED", exitcode=1):
     """Report a failed run of each check, whose runs rotate among so many places."""
     for check in checks:
         failed = task(check, SanityError("no such file"), exitcode=exitcode)
@@ -100,20 +100,27 @@ def test_reframe_ends_once_three_checks_have_failed_on_a_side(recorded, checks, 
 
 
 @pytest.mark.parametrize(
-    "case", ["two checks", "one node", "a lost node", "one works", "one has worked", "results are refused"]
+    ("checks", "how"),
+    [("aabb", {}), ("abcdef", {"places": 8}), ("abc", {"state": "NODE_FAIL"}), ("abc", {"exitcode": 0})],
+    ids=["two checks", "one node", "a lost node", "results are refused"],
 )
-def test_reframe_goes_on_if_something_may_work(recorded, case):
+def test_reframe_goes_on_if_something_may_work(recorded, checks, how):
     recorder, events = recorded
-    if case == "one has worked":
-        recorder = Recorder(
-            lambda task: SimpleNamespace(append=events.append), working={("stack", "virtual")}
-        )
-    if case == "one works":
-        works = task("works", None)
-        works.check.slot.warm_up = True
-        recorder.on_task_success(works)
-    checks = {"two checks": "aabb", "one node": "abcdef"}.get(case, "abc")
-    state = "NODE_FAIL" if case == "a lost node" else "COMPLETED"
-    places, exitcode = 8 if case == "one node" else 1, 0 if case == "results are refused" else 1
-    fail(recorder, checks, places, state, exitcode)
-    assert len(events) >= len(checks)
+    fail(recorder, checks, **how)
+    assert len(events) == len(checks)
+
+
+def test_reframe_goes_on_if_a_run_has_ended_well(recorded):
+    recorder, events = recorded
+    warm_up = task("works", None)
+    warm_up.check.slot.warm_up = True
+    recorder.on_task_success(warm_up)
+    fail(recorder, "abc")
+    assert len(events) == 1 + 3
+
+
+def test_reframe_goes_on_if_a_run_of_an_earlier_round_has_ended_well():
+    events = []
+    log = SimpleNamespace(append=events.append)
+    fail(Recorder(lambda task: log, working={("stack", "virtual")}), "abc")
+    assert len(events) == 3

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from reframe.frontend.filters import have_any_name
 
-from virtqual.harness.catalogue import Entry, Missing, explain_empty_selection, group_missing, select
+from virtqual.harness.catalogue import Entry, explain_empty_selection, group_missing, select
 
 ENTRIES = [
     Entry(name=name, description="d", tags=tags, feature=feature, hashes={"0N": name[::-1]})
@@ -61,13 +61,19 @@ def test_a_selection_of_which_one_check_can_run_has_no_reason_against_it():
 
 
 def test_checks_that_cannot_run_are_listed_once_for_each_reason():
-    reason = "no program with the feature 'namd' in the stack"
-    missing = [
-        Missing("namd", reason, "namd", "2 cases"),
-        Missing("milc_2", reason, "milc", "2 of 3 cases"),
-        *(Missing(name, "needs 2 VMs") for name in ("stream_vms", "namd_vms")),
+    entries = [
+        Entry(name=name, description="d", tags=(), feature=feature, lacks=lacks)
+        for name, feature, lacks in (
+            ("namd n=1", "namd", ""),
+            ("namd n=2", "namd", ""),
+            ("milc_2 n=1", "milc", ""),
+            ("milc_2 n=2", "milc", ""),
+            ("milc_2 n=3", "", ""),
+            ("stream_vms", "", "needs 2 VMs"),
+            ("namd_vms", "", "needs 2 VMs"),
+        )
     ]
-    assert group_missing(missing) == [
+    assert group_missing(entries, (), 1) == [
         "no program in the stack for: namd (2 cases), milc_2 (2 of 3 cases, milc)",
         "needs 2 VMs: stream_vms, namd_vms",
     ]
