@@ -201,7 +201,7 @@ def test_a_program_that_hangs_until_its_time_limit(cluster):
     """M12: it was called refused, and TIMEOUT was never said."""
     process = cluster.start()
     until(process, "round 1")
-    # A native run is over in less than a second: it is looked for before its job is, and may be over too soon.
+    # A native run is over in less than a second: it is looked for before its job is, and may have ended.
     stopped: list[int] = []
     while not stopped:
         for pid in cluster.started("^[^ ]*NPmpich2? "):
