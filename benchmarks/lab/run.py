@@ -109,6 +109,12 @@ def expand_options(experiment: Experiment) -> list[list[str]]:
     return [[os.path.expandvars(option) for option in part] for part in (experiment.up, experiment.qualify)]
 
 
+def choose_state(experiment: Experiment) -> Path:
+    """Return a state directory without faults of other experiments: slow runs add up over sessions."""
+    is_history = experiment.group == "history of builds"
+    return paths.state() / "lab" / re.sub(r"\W+", "-", experiment.group if is_history else experiment.name)
+
+
 def run_session(experiment: Experiment, number: int) -> dict[str, object]:
     """Run one session on a cluster of its own; return its line."""
     line, noise = begin_line(experiment, number), measure_noise()
@@ -117,13 +123,16 @@ def run_session(experiment: Experiment, number: int) -> dict[str, object]:
     up, qualify = expand_options(experiment)
     subprocess.run(["vcluster", "up", *up], check=True)
     booted = time.monotonic() - began
-    before = set(paths.make(paths.sessions()).iterdir())
+    state = choose_state(experiment)
+    sessions = paths.make(state / "sessions")
+    before = set(sessions.iterdir())
     label = f"{experiment.name} {number}"
     fault, *arguments = experiment.fault or [None]
     with planted.run_fault(getattr(planted, fault)(*arguments)) if fault else nullcontext():
         done = subprocess.run(
             ["virtqual", "qualify", "--system", "vcluster", "--label", label, *qualify],
             check=False,
+            env={**os.environ, "VIRTQUAL_STATE": str(state)},
         )
     subprocess.run(["vcluster", "down"], check=True, capture_output=True)
     if done.returncode == INTERRUPTED:
@@ -136,7 +145,7 @@ def run_session(experiment: Experiment, number: int) -> dict[str, object]:
         "seconds": round(time.monotonic() - began - booted, 1),
         "boot_seconds": round(booted, 1),
     }
-    new_sessions = [path for path in set(paths.sessions().iterdir()) - before if path.name[0] != "."]
+    new_sessions = [path for path in set(sessions.iterdir()) - before if path.name[0] != "."]
     if not new_sessions:
         return line | {"outcome": "none", "runs": 0, "why": "nothing was run", "metrics": {}}
     return line | summarise_session(new_sessions[0])

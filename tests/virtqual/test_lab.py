@@ -66,6 +66,23 @@ def test_a_result_that_is_not_as_expected_stays_and_comes_first(change, is_expec
     assert next(iter(made)) == "differed"
 
 
+def test_a_session_that_only_slow_runs_made_over_counts_as_over():
+    experiment = Experiment(**NOTHING)
+    lines = [make_line(experiment, outcome="OVER", exit_code=1), make_line(experiment, 2, outcome="WITHIN")]
+    (row,) = tables.make_tables(tables.match_results([experiment], lines))["same build"].entries
+    assert row["sessions with OVER"].startswith("1 ")
+    assert row["metrics OVER"] == "0 of 2"
+
+
+def test_slow_runs_of_a_planted_fault_are_no_earlier_runs_of_another_experiment():
+    build = NOTHING | {"class": "history of builds"}
+    nothing, fault, *builds = (
+        lab.choose_state(Experiment(**fields))
+        for fields in (NOTHING, NOTHING | {"name": "a fault"}, build, build | {"name": "build 2"})
+    )
+    assert len({nothing, fault, *builds}) == 3
+
+
 def test_what_changed_since_is_old_and_is_run_again(monkeypatch, tmp_path):
     before, now = Experiment(**NOTHING), Experiment(**NOTHING | {"exit_code": [0, 3]})
     (result,) = tables.match_results([now], [make_line(before)])
