@@ -130,7 +130,7 @@ class Sampled(Selection):
         """
         job = self.job
         options = [*job.sched_access, *job.options, *job.cli_options]
-        names = {name for name, _ in parse_options(" ".join(options).split())}
+        names = parse_options(" ".join(options).split()).keys()
         if not names & {"--mem", "--mem-per-cpu", "--mem-per-gpu"}:
             job.options.append("--mem=0")
         if self.num_tasks_per_node and "--nodes" not in names:

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -25,6 +25,7 @@ from virtqual.site import audit, probe, slurm, systems
 from virtqual.site.configuration import load_system, read_systems
 from virtqual.site.draft import Draft
 from virtqual.site.observed import Observed, observe, reconcile
+from virtqual.site.options import parse_options
 from virtqual.site.partitions import SlurmPartition, read_partition
 from virtqual.site.systems import System, SystemFileError
 from virtqual.site.waiting import DEFAULT_WAIT_HOURS, Wait
@@ -59,7 +60,8 @@ def init_system(
         raise UsageError(f"--native and --virtual both name {native}: name two partitions")
     options = [f"--{key}={value}" for key, value in (("account", account), ("qos", qos)) if value]
     partitions = [read_partition(partition) for partition in (native, virtual)]
-    if wrong := [problem for part in partitions for problem in audit.find_wrong_options(part, options)]:
+    stated = parse_options(options)
+    if wrong := [problem for part in partitions for problem in audit.find_wrong_options(part, stated)]:
         raise UsageError(f"the command line {'; it '.join(wrong)}")
     has_accounting, prefix = slurm.has_accounting(), paths.make(paths.state() / "reframe")
     with _place_marker(prefix) as commands:
@@ -128,8 +130,8 @@ def _compare_with_nodes(system: System, wait_hours: float) -> list[str]:
     with _place_marker(prefix) as commands:
         for side in SIDES:
             partition = system.partition(side)
-            in_slurm = read_partition(slurm.find_partition_name(partition) or partition.name)
-            node, sees_prefix = _look_at_node(in_slurm, partition.options, commands, wait_hours)
+            in_slurm = read_partition(partition.slurm_name or partition.name)
+            node, sees_prefix = _look_at_node(in_slurm, partition.access, commands, wait_hours)
             observed.append(node)
             if not (sees_prefix or mistakes):
                 mistakes.append(f"system.prefix: {node.node} does not see {prefix} of this machine")
@@ -137,7 +139,7 @@ def _compare_with_nodes(system: System, wait_hours: float) -> list[str]:
 
 
 def _look_at_node(
-    partition: SlurmPartition, options: list[str], commands: str, wait_hours: float
+    partition: SlurmPartition, options: Sequence[str], commands: str, wait_hours: float
 ) -> tuple[Observed, bool]:
     """Return a node of a partition, and whether it printed that it sees the marker."""
     _console.print(f"a short job looks at a node of partition {partition.name}", style="dim")

@@ -111,7 +111,7 @@ def _choose_rotated(job: Qualification, nodes: dict[str, list[str]]) -> dict[str
         return {}
     # If a site forbids long jobs, each run is a job that asks for its node by name, unless `access` already
     # names nodes: then Slurm chooses among them.
-    if not nodes and any(slurm.names_nodes(job.system.partition(side)) for side in SIDES):
+    if not nodes and any(job.system.partition(side).names_nodes for side in SIDES):
         return {}
     usable = {job.system.partition(side).name: job.watch.nodes(side) for side in SIDES}
     return choose_rotated_nodes(nodes or usable, job.system)

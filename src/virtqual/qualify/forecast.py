@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from virtqual.errors import UsageError
 from virtqual.files.wording import Range
@@ -22,7 +21,7 @@ from virtqual.session.session import Request
 from virtqual.site.configuration import load_system
 from virtqual.site.held import Nodes, count_places
 from virtqual.site.options import parse_minutes, parse_options
-from virtqual.site.slurm import SilentError, find_partition_name, list_node_states, select_nodes
+from virtqual.site.slurm import SilentError, list_node_states, select_nodes
 from virtqual.site.systems import System
 from virtqual.stack import manifest, registry, spack
 from virtqual.verdict.pairs import SIDES
@@ -126,9 +125,8 @@ def _find_job_limit(system: System) -> float:
     if system.virtual.recreate_vms:
         # Each round has a job of its own.
         return math.inf
-    options = (parse_options(system.partition(side).session_options) for side in SIDES)
-    limits = (60 * parse_minutes(value) for option, value in chain(*options) if option == "--time")
-    return min(limits, default=math.inf)
+    options = (parse_options(system.partition(side).extras.session_access) for side in SIDES)
+    return min(60 * parse_minutes(of_side.get("--time", "infinite")) for of_side in options)
 
 
 def _choose_nodes(system: System) -> tuple[dict[str, list[str]], str | None]:
@@ -141,7 +139,7 @@ def _choose_nodes(system: System) -> tuple[dict[str, list[str]], str | None]:
     nodes, silence = {}, None
     for partition in map(system.partition, SIDES):
         try:
-            listed = list(list_node_states(find_partition_name(partition) or partition.name))
+            listed = list(list_node_states(partition.slurm_name or partition.name))
             allowed = select_nodes(partition, listed)
         except SilentError as error:
             silence = str(error)

@@ -18,9 +18,8 @@ from virtqual.verdict.pairs import SIDES
 MAX_NODES_SHOWN = 4
 
 
-def find_wrong_options(partition: SlurmPartition, words: list[str]) -> Iterator[str]:
+def find_wrong_options(partition: SlurmPartition, options: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence for each option by which a partition takes no job; Slurm knows defaults of others."""
-    options = dict(parse_options(words))
     for option, names in (("--account", partition.accounts), ("--qos", partition.qos)):
         if names is not None and option in options and options[option] not in names:
             allowed = " or ".join(sorted(names))
@@ -40,20 +39,20 @@ def compare_with_slurm(system: System) -> Iterator[str]:
     names = slurm.list_partitions()
     for side in SIDES:
         partition = system.partition(side)
-        of_session = partition.session_options
-        for key, words in (("access", partition.options), ("extras.session_access", of_session)):
+        stated = {"access": partition.access, "extras.session_access": partition.extras.session_access}
+        for key, words in stated.items():
             if not words:
                 continue
-            place = system.name_key(side, key)
-            name = dict(parse_options(words)).get("--partition")
+            place, options = system.name_key(side, key), parse_options(words)
+            name = options.get("--partition")
             if name is None:
                 yield f"{place}: names no partition of Slurm: add --partition=NAME"
             elif unknown := [part for part in name.split(",") if part not in names]:
                 yield f"{place}: Slurm has no partition {unknown[0]!r}: {suggest(unknown[0], names)}"
             elif "," not in name:
                 in_slurm = read_partition(name)
-                yield from (f"{place}: {problem}" for problem in find_wrong_options(in_slurm, words))
-                if key == ("extras.session_access" if of_session else "access"):
+                yield from (f"{place}: {problem}" for problem in find_wrong_options(in_slurm, options))
+                if key == ("extras.session_access" if partition.extras.session_access else "access"):
                     yield from _compare_sizes(system, side, in_slurm)
 
 

@@ -13,7 +13,7 @@ from virtqual import paths
 from virtqual.errors import UsageError, VirtqualError
 from virtqual.files.wording import suggest
 from virtqual.site import held, systems
-from virtqual.site.systems import Partition, System, SystemFile
+from virtqual.site.systems import System, SystemFile
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest
 
@@ -143,8 +143,9 @@ def _configure_system(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any
         system = system.use_nodes(session.of)
     environments = [stack.name for stack in stacks] or [NO_STACK]
     partitions = []
-    for keys, partition in zip(raw["partitions"], system.partitions, strict=True):
-        if isinstance(partition, Partition):
+    for keys in raw["partitions"]:
+        if side := systems.find_side(keys):
+            partition = system.partition(side)
             keys = {
                 "environs": environments,
                 **keys,

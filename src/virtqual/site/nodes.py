@@ -15,14 +15,7 @@ from dataclasses import dataclass, field
 
 from virtqual.errors import InfrastructureError, VirtqualError
 from virtqual.files.wording import list_names, node_sort_key
-from virtqual.site.slurm import (
-    NodeState,
-    find_partition_name,
-    has_reservation,
-    list_known_jobs,
-    list_node_states,
-    select_nodes,
-)
+from virtqual.site.slurm import NodeState, list_known_jobs, list_node_states, select_nodes
 from virtqual.site.systems import System
 from virtqual.site.waiting import Wait
 from virtqual.verdict.pairs import SIDES
@@ -116,7 +109,7 @@ class Watch:
         problems = []
         for side in SIDES:
             partition = self.system.partition(side)
-            name = find_partition_name(partition)
+            name = partition.slurm_name
             if name is None:
                 continue
             try:
@@ -127,7 +120,7 @@ class Watch:
                 continue
             usable = {node for node in selected if self._is_usable(side, states[node])}
             self._nodes[side] = usable
-            stated = self._count_stated(side)
+            stated = partition.extras.nodes
             if len(usable) >= stated:
                 continue
             unusable = [f"{node} is {states[node]}" for node in states if node in selected - usable]
@@ -142,7 +135,7 @@ class Watch:
 
     def working(self, side: str) -> int:
         """Return the number of nodes of a side that can run jobs, at most the number in the system file."""
-        stated = self._count_stated(side)
+        stated = self.system.partition(side).extras.nodes
         return min(len(self._nodes.get(side, ())) or stated, stated)
 
     def nodes(self, side: str) -> list[str]:
@@ -174,14 +167,11 @@ class Watch:
     def _is_usable(self, side: str, seen: NodeState) -> bool:
         if side in self._held_sides and seen.state.rstrip(_MARKS + "$") == "draining":
             return True
-        return is_usable(seen.state, reserved=has_reservation(self.system.partition(side)))
+        return is_usable(seen.state, reserved="--reservation" in self.system.partition(side).job_options)
 
     def _is_free(self, side: str, seen: NodeState) -> bool:
         """Return whether a node takes the next job. A session's own node that completes a job may hang."""
         return self._is_usable(side, seen) and not (side in self._used_sides and _is_completing(seen))
-
-    def _count_stated(self, side: str) -> int:
-        return self.system.native.nodes if side == "native" else self.system.virtual.nodes
 
     def follow(self) -> threading.Thread:
         """Watch the nodes in the background until :meth:`end`."""
@@ -263,7 +253,7 @@ class Watch:
             self.stop.set()
 
     def _read_states(self) -> dict[str, NodeState]:
-        names = [find_partition_name(self.system.partition(side)) for side in self._nodes]
+        names = [self.system.partition(side).slurm_name for side in self._nodes]
         return list_node_states(*filter(None, names)) if names else {}
 
     def _note_states(self, side: str, states: Mapping[str, NodeState]) -> None:
@@ -279,7 +269,7 @@ class Watch:
             self._doubts[node] = doubt = _Doubt(doubt.since, doubt.glances + 1, seen)
             if loss := doubt.explain_loss(now):
                 self.lost[node] = f"node {node} {loss}"
-        if len(nodes - self.lost.keys()) < min(self._count_stated(side), len(nodes)):
+        if len(nodes - self.lost.keys()) < min(self.system.partition(side).extras.nodes, len(nodes)):
             self.stop.set()
 
     def _loop(self) -> None:

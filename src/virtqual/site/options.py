@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Annotated
 
@@ -24,26 +24,21 @@ _LONG_OPTIONS = {
 }
 
 
-def split_words(options: Iterable[str]) -> list[str]:
-    """Return the single words of options."""
-    return [word for option in options for word in shlex.split(option)]
-
-
-def parse_options(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the options with their values, under their long names.
+def parse_options(words: Sequence[str]) -> dict[str, str]:
+    """Return the options with their values, under their long names; Slurm, too, takes the last of each.
 
     Examples
     --------
     >>> parse_options(["-pvm", "-N2", "--account", "hpcops", "--time=8:00:00"])
-    [('--partition', 'vm'), ('--nodes', '2'), ('--account', 'hpcops'), ('--time', '8:00:00')]
+    {'--partition': 'vm', '--nodes': '2', '--account': 'hpcops', '--time': '8:00:00'}
     """
-    options = []
+    options = {}
     for word, next_word in zip_longest(words, words[1:], fillvalue=""):
         if word.startswith("--"):
             option, equals, value = word.partition("=")
-            options.append((option, value if equals else next_word))
+            options[option] = value if equals else next_word
         elif long_option := _LONG_OPTIONS.get(word[:2]):
-            options.append((long_option, word[2:] or next_word))
+            options[long_option] = word[2:] or next_word
     return options
 
 
@@ -89,11 +84,12 @@ def format_minutes(minutes: float) -> str:
     return f"{int(minutes) // 60}:{int(minutes) % 60:02}:00"
 
 
-def _check_times(options: tuple[str, ...]) -> tuple[str, ...]:
-    for option, value in parse_options(split_words(options)):
-        if option == "--time":
-            parse_minutes(value)
-    return options
+def _split_words(options: tuple[str, ...]) -> tuple[str, ...]:
+    words = tuple(word for option in options for word in shlex.split(option))
+    if limit := parse_options(words).get("--time"):
+        parse_minutes(limit)
+    return words
 
 
-Options = Annotated[tuple[str, ...], AfterValidator(_check_times)]
+#: Single words, such as ``-p`` and ``vm``; a system file may state several in one text.
+Options = Annotated[tuple[str, ...], AfterValidator(_split_words)]

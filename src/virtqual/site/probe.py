@@ -46,7 +46,7 @@ def probe_node(
     partition, wait = system.partition(side), Wait(wait_hours or system.native.wait_hours, say)
     # The probe sees only the CPUs that a check on both sides would use.
     cpus = min(system.partition(name).processor["num_cpus"] for name in SIDES)
-    place = partition.options
+    place: Sequence[str] = partition.access
     if allocation:
         place = [*held.list_step_options(allocation, partition.name), "--overlap"]
     interval = OWN_GLANCE_INTERVAL_S if system.native.own_scheduler else GLANCE_INTERVAL_S

@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from virtqual.errors import InfrastructureError
 from virtqual.files import execute
-from virtqual.site.options import parse_options
 from virtqual.site.systems import Partition
 
 #: Variables of a job that say where the cluster is.
@@ -86,37 +85,14 @@ def environment(*, bare: bool = False) -> dict[str, str]:
     }
 
 
-def find_partition_name(partition: Partition) -> str | None:
-    """Return the name of Slurm's partition from the options of a session's jobs."""
-    # Slurm takes the last of an option that stands twice.
-    return dict(_parse_options(partition)).get("--partition")
-
-
 def select_nodes(partition: Partition, nodes: Iterable[str]) -> set[str]:
     """Return those of a partition's nodes that the options of a session's jobs allow."""
-    selected = set(nodes)
-    for option, value in _parse_options(partition):
-        if option == "--nodelist":
-            selected &= set(_expand_nodes(value))
-        elif option == "--exclude":
-            selected -= set(_expand_nodes(value))
+    selected, options = set(nodes), partition.job_options
+    if "--nodelist" in options:
+        selected &= set(_expand_nodes(options["--nodelist"]))
+    if "--exclude" in options:
+        selected -= set(_expand_nodes(options["--exclude"]))
     return selected
-
-
-def has_reservation(partition: Partition) -> bool:
-    """Return whether a session's jobs ask for a reservation."""
-    return any(option == "--reservation" for option, _ in _parse_options(partition))
-
-
-def names_nodes(partition: Partition) -> bool:
-    """Return whether a session's jobs ask for some nodes of the partition only, by name or feature."""
-    options = ("--nodelist", "--exclude", "--constraint", "--nodefile")
-    return any(option in options for option, _ in _parse_options(partition))
-
-
-def _parse_options(partition: Partition) -> list[tuple[str, str]]:
-    """Return the options of a session's jobs with their values, under their long names."""
-    return parse_options(partition.session_options or partition.options)
 
 
 @dataclass(frozen=True)
@@ -196,7 +172,7 @@ def allocate(partitions: Sequence[tuple[Partition, int]], session: str, lock: Pa
     for number, (partition, nodes) in enumerate(partitions):
         command += [
             *([":"] if number else []),
-            *partition.session_options,
+            *partition.extras.session_access,
             *(f"--nodes={nodes}", "--exclusive", "--mem=0"),
             # The other nodes stay if one dies, and no second job is asked for.
             *("--no-kill", "--no-requeue", "--output=/dev/null", "--error=/dev/null"),

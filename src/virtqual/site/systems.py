@@ -19,16 +19,7 @@ from textwrap import shorten
 from typing import Annotated, Any, Self
 
 from jsonschema import Draft7Validator
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from typing_extensions import TypedDict
 
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
@@ -36,11 +27,13 @@ from virtqual.files import reading
 from virtqual.files.wording import Key, describe_mistakes, dotted, suggest
 from virtqual.site.extras import Count, PartitionExtras, VirtualExtras
 from virtqual.site.hosts import count_max_nodes
-from virtqual.site.options import Options, split_words
-from virtqual.verdict.pairs import SIDES
+from virtqual.site.options import Options, parse_options
+from virtqual.verdict.pairs import SIDES, Side
 
 #: The beginning of a sentence in place of a value that only people know.
 TODO = "TODO: "
+#: Options by which jobs ask for some nodes of a partition only.
+_NODE_OPTIONS = {"--nodelist", "--exclude", "--constraint", "--nodefile"}
 _TYPE_WORDS = {
     "array": "a list",
     "boolean": "True or False",
@@ -83,18 +76,13 @@ class Processor(TypedDict):
     num_sockets: Count
 
 
-class OtherPartition(BaseModel):
-    """A partition that is not compared, such as one with GPUs."""
+class Partition(BaseModel):
+    """A partition that is compared, without the keys that only ReFrame reads."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(frozen=True)
 
     name: str
-    features: tuple[str, ...] = ()
-
-
-class Partition(OtherPartition):
-    """A partition that is compared; keys that only ReFrame reads pass through."""
-
+    features: tuple[str, ...]
     scheduler: str
     launcher: str
     access: Annotated[Options, Field(min_length=1)]
@@ -121,14 +109,19 @@ class Partition(OtherPartition):
         return value
 
     @property
-    def options(self) -> list[str]:
-        """Single words of `access`."""
-        return split_words(self.access)
+    def job_options(self) -> dict[str, str]:
+        """The options of a session's jobs with their values, under their long names."""
+        return parse_options(self.extras.session_access or self.access)
 
     @property
-    def session_options(self) -> list[str]:
-        """Single words of `extras.session_access`."""
-        return split_words(self.extras.session_access)
+    def slurm_name(self) -> str | None:
+        """Slurm's name of the partition; None if the jobs ask for none by name."""
+        return self.job_options.get("--partition")
+
+    @property
+    def names_nodes(self) -> bool:
+        """A session's jobs ask for some nodes of the partition only, by name or feature."""
+        return not self.job_options.keys().isdisjoint(_NODE_OPTIONS)
 
     @property
     def all_features(self) -> list[str]:
@@ -143,30 +136,25 @@ class VirtualPartition(Partition):
     extras: VirtualExtras
 
 
-def _find_side(partition: Any) -> str:
-    features = partition.get("features", ()) if isinstance(partition, Mapping) else ()
-    return next((side for side in reversed(SIDES) if side in features), "other")
+class Partitions(BaseModel):
+    """The two partitions that are compared."""
 
+    model_config = ConfigDict(frozen=True)
 
-AnyPartition = Annotated[
-    Annotated[Partition, Tag("native")]
-    | Annotated[VirtualPartition, Tag("virtual")]
-    | Annotated[OtherPartition, Tag("other")],
-    Discriminator(_find_side),
-]
+    native: Partition
+    virtual: VirtualPartition
 
 
 class System(BaseModel):
-    """A system with its two partitions."""
+    """A system with its two partitions, without the keys that only ReFrame reads."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(frozen=True)
 
     name: str
-    hostnames: tuple[str, ...]
-    prefix: str = Field(min_length=1)
+    prefix: str
     #: ReFrame's name of what loads modules, such as ``lmod``.
     modules_system: str = "nomod"
-    partitions: tuple[AnyPartition, ...]
+    partitions: Partitions
     #: The file that defines it.
     file: str
 
@@ -181,31 +169,13 @@ class System(BaseModel):
             )
         return value
 
-    @model_validator(mode="before")
-    @classmethod
-    def _check_sides(cls, raw: Any) -> Any:
-        names_by_side = {
-            side: [p["name"] for p in raw["partitions"] if side in p.get("features", ())] for side in SIDES
-        }
-        for side, names in names_by_side.items():
-            if len(names) != 1:
-                raise ValueError(
-                    f"partitions: exactly one partition must have the feature {side!r}, "
-                    f"found {', '.join(names) or 'none'}"
-                )
-        if names_by_side["native"] == names_by_side["virtual"]:
-            raise ValueError(
-                f"partitions: {names_by_side['native'][0]} has both features, native and virtual"
-            )
-        return raw
-
     @model_validator(mode="after")
     def _check_access(self) -> Self:
         native, virtual = map(self.partition, SIDES)
-        if sorted(native.options) == sorted(virtual.options):
+        if sorted(native.access) == sorted(virtual.access):
             raise ValueError(
                 f"partitions: access of {native.name} and {virtual.name} is the same "
-                f"({' '.join(native.options)}): jobs of both would run on the same nodes"
+                f"({' '.join(native.access)}): jobs of both would run on the same nodes"
             )
         if bool(self.native.session_access) != bool(self.virtual.session_access):
             raise ValueError("extras.session_access: state it for both partitions, or for none")
@@ -255,7 +225,7 @@ class System(BaseModel):
 
     def partition(self, side: str) -> Partition:
         """Return the native or the virtual partition."""
-        return next(p for p in self.partitions if isinstance(p, Partition) and side in p.features)
+        return self.partitions.native if side == "native" else self.partitions.virtual
 
     def name_key(self, side: str, key: str) -> str:
         """Return a key of a partition as messages name it."""
@@ -268,13 +238,13 @@ class System(BaseModel):
         """
         if count is None or count_max_nodes(self.virtual.nodes_of_hosts) > 1:
             return self
-        partitions = list(self.partitions)
-        for index, partition in enumerate(partitions):
-            if isinstance(partition, Partition):
-                nodes = min(partition.extras.nodes, count)
-                extras = partition.extras.model_copy(update={"nodes": nodes})
-                partitions[index] = partition.model_copy(update={"extras": extras})
-        return self.model_copy(update={"partitions": tuple(partitions)})
+        partitions: dict[str, Partition] = {}
+        for side in SIDES:
+            partition = self.partition(side)
+            nodes = min(partition.extras.nodes, count)
+            extras = partition.extras.model_copy(update={"nodes": nodes})
+            partitions[side] = partition.model_copy(update={"extras": extras})
+        return self.model_copy(update={"partitions": self.partitions.model_copy(update=partitions)})
 
     def cores(self, side: str) -> int:
         """Return the physical cores of a node of one side."""
@@ -289,32 +259,51 @@ class System(BaseModel):
     @property
     def native(self) -> PartitionExtras:
         """The extras of the native partition."""
-        return self.partition("native").extras
+        return self.partitions.native.extras
 
     @property
     def virtual(self) -> VirtualExtras:
         """The extras of the virtual partition."""
-        extras = self.partition("virtual").extras
-        assert isinstance(extras, VirtualExtras)
-        return extras
+        return self.partitions.virtual.extras
 
 
 def check(raw: Mapping[str, Any], file: str) -> System:
     """Return the system that a file defines; a `SystemFileError` names each key that is wrong."""
     # A sentence in place of a value is of another type than the value.
-    mistakes = list(_find_todos(raw)) or list(_find_reframe_mistakes(raw))
+    content = raw
+    mistakes = list(_find_todos(raw)) or list(_find_reframe_mistakes(raw)) or list(_find_side_mistakes(raw))
     if not mistakes:
+        partitions = {side: p for p in raw["partitions"] if (side := find_side(p))}
+        content = {**raw, "partitions": partitions, "file": file}
         try:
-            return System.model_validate({**raw, "file": file})
+            return System.model_validate(content)
         except ValidationError as error:
-            mistakes = describe_mistakes(error, System, raw)
-    raise SystemFileError(file, [f"{_format_key(key, raw)}: {message}" for key, message in mistakes])
+            mistakes = describe_mistakes(error, System, content)
+    raise SystemFileError(file, [f"{_format_key(key, content)}: {message}" for key, message in mistakes])
 
 
-def _format_key(key: Key, raw: Mapping[str, Any]) -> str:
-    """Return a key as people write it, with a partition's name in place of its number."""
+def find_side(partition: Mapping[str, Any]) -> Side | None:
+    """Return the side of one of ReFrame's partitions; None if the partition is not compared."""
+    return next((side for side in SIDES if side in partition.get("features", ())), None)
+
+
+def _find_side_mistakes(raw: Mapping[str, Any]) -> Iterator[tuple[Key, str]]:
+    """Yield what is wrong with the sides of the partitions."""
+    features_by_name = {partition["name"]: partition.get("features", ()) for partition in raw["partitions"]}
+    for side in SIDES:
+        names = [name for name, features in features_by_name.items() if side in features]
+        if len(names) != 1:
+            found = ", ".join(names) or "none"
+            yield ("partitions",), f"exactly one partition must have the feature {side!r}, found {found}"
+    for name, features in features_by_name.items():
+        if set(SIDES) <= set(features):
+            yield ("partitions",), f"{name} has both features, native and virtual"
+
+
+def _format_key(key: Key, content: Mapping[str, Any]) -> str:
+    """Return a key as people write it, with a partition's name in place of its number or side."""
     if key[:1] == ("partitions",) and len(key) > 1:
-        partition = raw["partitions"][key[1]]
+        partition = content["partitions"][key[1]]
         name = partition.get("name", key[1]) if isinstance(partition, Mapping) else key[1]
         key = (f"partitions[{name}]", *key[2:])
     return dotted(("system", *key))

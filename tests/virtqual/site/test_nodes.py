@@ -26,13 +26,11 @@ def watch(monkeypatch):
         return listed
 
     monkeypatch.setattr(nodes, "list_node_states", states)
-    monkeypatch.setattr(nodes, "find_partition_name", lambda partition: partition)
     monkeypatch.setattr(nodes.time, "monotonic", lambda: clock.now)
     monkeypatch.setattr(nodes.time, "sleep", lambda seconds: setattr(clock, "now", clock.now + seconds))
     extras = SimpleNamespace(nodes=1, own_scheduler=False)
-    monkeypatch.setattr(nodes, "has_reservation", lambda partition: False)
-    made = Watch(SimpleNamespace(partition=lambda side: side, native=extras, virtual=extras))
-    monkeypatch.setattr(nodes, "select_nodes", lambda partition, nodes: set(nodes))
+    partitions = {side: SimpleNamespace(slurm_name=side, job_options={}, extras=extras) for side in says}
+    made = Watch(SimpleNamespace(partition=partitions.get, native=extras))
     assert made.begin() == []
     for side in says:
         made.use(side, says[side])

@@ -24,7 +24,7 @@ def test_a_full_queue_is_waited_for_by_srun_which_takes_its_job_out_when_it_give
 
     monkeypatch.setattr(probe.execute, "run", run)
     partition = SimpleNamespace(
-        name="native", options=["-pnative"], processor={"num_cpus": 64}, own_scheduler=False, wait_hours=24
+        name="native", access=["-pnative"], processor={"num_cpus": 64}, own_scheduler=False, wait_hours=24
     )
     system = SimpleNamespace(native=partition, partition=lambda side: partition)
     with pytest.raises(InfrastructureError, match="partition native: srun: error: Unable to allocate"):

@@ -13,6 +13,7 @@ from made_programs import write_program
 from virtqual.errors import InfrastructureError
 from virtqual.session.lock import name_holder
 from virtqual.site import slurm
+from virtqual.site.systems import Partition
 
 NUMBER = 1_700_000_000.0
 
@@ -34,9 +35,8 @@ def commands(tmp_path, monkeypatch):
 
 
 def partition(*access, session=()):
-    words = [word for option in access for word in option.split()]
-    asked = SimpleNamespace(session_access=session)
-    return SimpleNamespace(options=words, session_options=list(session), extras=asked)
+    """Return a partition with these single words of options."""
+    return Partition.model_construct(access=access, extras=SimpleNamespace(session_access=session))
 
 
 def test_what_a_shell_has_set_for_slurms_commands_does_not_reach_them(monkeypatch):
@@ -161,8 +161,8 @@ def test_nodes_that_access_names_are_those_that_are_watched(commands):
     assert slurm.select_nodes(partition("-x", "vm[1-2]"), nodes) == {"vm3"}
     # A session asks with options of its own.
     assert slurm.select_nodes(partition("-p", "vm", session=["-pvm", "-wvm[1-2]"]), nodes) == {"vm1", "vm2"}
-    assert slurm.find_partition_name(partition("-p", "vm", session=["--partition=long"])) == "long"
-    assert slurm.find_partition_name(partition("-p", "vm", "--partition=other")) == "other"
+    assert partition("-p", "vm", session=["--partition=long"]).slurm_name == "long"
+    assert partition("-p", "vm", "--partition=other").slurm_name == "other"
 
 
 @pytest.mark.parametrize(
@@ -189,11 +189,11 @@ def test_a_line_that_is_no_answer_is_none(commands):
         (["--partition=vm", "--nodelist=vm[05-08]"], True),
         (["-p", "vm", "-w", "vm1"], True),
         (["-pvm", "-Cavx"], True),
-        (["--partition vm", "--exclude vm1"], True),
+        (["--partition", "vm", "--exclude", "vm1"], True),
         (["--account=x", "-p", "vm"], False),
         (["--partition=vm", "--account=hpc"], False),
     ],
 )
 def test_the_partition_and_the_nodes_that_access_names(access, named):
-    assert slurm.names_nodes(partition(*access)) is named
-    assert slurm.find_partition_name(partition(*access)) == "vm"
+    assert partition(*access).names_nodes is named
+    assert partition(*access).slurm_name == "vm"
