@@ -59,7 +59,6 @@ def write(directory: Path, sessions: int, metrics: int, sessions_a_build: int) -
             system="site",
             hypervisor_class="kvm",
             hypervisor=f"QEMU {number // sessions_a_build}",
-            full=True,
             complete=True,
             runs=8 * metrics,
             outcome="WITHIN",

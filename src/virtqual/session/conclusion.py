@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from virtqual.errors import INTERRUPTED, InfrastructureError, RefusedError
 from virtqual.files.wording import list_names, mask_numbers, pluralize
 from virtqual.references import CheckSet, project_references
-from virtqual.session.judge import Judged
+from virtqual.session.judge import Judged, canaries
 from virtqual.session.session import UNJUDGED_ANSWERS, Failure, Session
 from virtqual.verdict import Outcome, SessionVerdict, Verdict, worst_outcome
 from virtqual.verdict.budget import Gate
@@ -99,7 +99,7 @@ def describe_failures(failures: Iterable[Failure]) -> list[str]:
 
 def _store_judgement(session: Session, judged: Judged) -> None:
     session.preflight = list(judged.admitted.findings)
-    session.canaries = list(judged.canaries)
+    session.canaries = list(canaries(judged.admitted.runs))
     session.refused = judged.admitted.refused
     if judged.verdict:
         session.verdicts = list(judged.verdict.verdicts)

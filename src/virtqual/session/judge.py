@@ -45,7 +45,6 @@ class Judged:
     """A session as it was judged."""
 
     admitted: Admitted
-    canaries: tuple[Canary, ...]
     #: None if no run was measured.
     verdict: SessionVerdict | None
 
@@ -114,7 +113,7 @@ def judge(
             min_pairs=choose_min_pairs(hypervisor_class, fast=session.fast),
             recreates_vms=session.recreates_vms,
         )
-    return Judged(admitted, canaries(admitted.runs), verdict)
+    return Judged(admitted, verdict)
 
 
 def admitted_of(session: Session, hypervisor_class: str = "", *, earlier: Session | None = None) -> Admitted:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -31,14 +31,13 @@ from virtqual.session.session import (
     Conclusion,
     Failure,
     Head,
-    Kind,
     Loss,
     Resumption,
     Round,
     Session,
     SessionDocument,
 )
-from virtqual.session.shared import Facts, compact, expect, load_strictly, packed, refer, unpacked
+from virtqual.session.shared import Facts, compact, expect, load_strictly, packed, refer
 from virtqual.stack.loaded import LoadedSoftware
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -215,14 +214,16 @@ class Log:
             raise InfrastructureError(f"{self.path}: the session's log cannot be written: {why}") from error
         self._written.update(new_facts)
 
-    def _read_digests(self) -> Iterator[str]:
-        """Yield the digests of all facts in the file."""
+    def _read_digests(self) -> Iterable[str]:
+        """Return the digests of all facts in the file."""
+        facts = Facts()
         if self.path.exists():
             for _, line in intact_lines(self._read(), str(self.path), lenient=True):
                 # Runs are not read: each round begins here.
                 if line.startswith(b'{"event":"facts"'):
                     with suppress(ValueError, KeyError, TypeError):
-                        yield from unpacked(load_strictly(line)["zlib"])[0]
+                        facts.unpack(load_strictly(line)["zlib"])
+        return facts.contents
 
     def _find_end(self, descriptor: int) -> tuple[int, int]:
         """Return the position after the last whole line of the file, and the checksum in its seal."""
@@ -388,26 +389,21 @@ def _write(file: int, end: int, content: bytes) -> None:
 
 def _collect_failures(events: Iterable[Event]) -> list[Failure]:
     """Return the failures of a session, without those whose cases are run again."""
-    rounds: set[int] = set()
-    failures: list[Failure] = []
-    round_failures: list[Failure] = []
+    number, failures = 0, list[tuple[int, Failure]]()
     for event in events:
         match event:
-            case RoundBegun() if event.round.number not in rounds:
-                rounds.add(event.round.number)
-                failures += round_failures
-                round_failures = []
+            case RoundBegun():
+                number = event.round.number
             case Failed():
-                round_failures.append(event.failure)
+                failures.append((number, event.failure))
             case SetAside() | Resumed():
-                failures = _drop_failures(failures, "infrastructure")
                 # The loss of a node, or the end of the session, made cases of this round fail.
-                round_failures = _drop_failures(round_failures, "infrastructure", "failed")
-    return failures + round_failures
-
-
-def _drop_failures(failures: Sequence[Failure], *kinds: Kind) -> list[Failure]:
-    return [failure for failure in failures if failure.kind not in kinds]
+                failures = [
+                    (of_round, failure)
+                    for of_round, failure in failures
+                    if failure.kind != "infrastructure" and (failure.kind, of_round) != ("failed", number)
+                ]
+    return [failure for _, failure in failures]
 
 
 def document_of(session: Session) -> str:

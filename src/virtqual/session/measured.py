@@ -293,7 +293,7 @@ class _Reader:
         series = self._series.get((row.session, row.metric, row.setting))
         if series is None:
             series = self._add_series(line, row)
-        elif (row.unit, row.better, row.size is not None) != (series.unit, series.better, series.curve):
+        else:
             self._compare(line, "unit", row.unit, series.unit, series.line, "a series has one unit.")
             self._compare(line, "better", row.better, series.better, series.line, "a series has one better.")
             if series.curve != (row.size is not None):

@@ -60,48 +60,39 @@ def packed(facts: Mapping[str, str]) -> str:
     return base64.b85encode(zlib.compress(f"{{{content}}}".encode(), 9)).decode()
 
 
-def unpacked(text: str, max_bytes: int = MAX_FACTS_BYTES) -> tuple[dict[str, Any], int]:
-    """Return the facts in a packed text by their digests, and the size of their JSON text.
-
-    Raises
-    ------
-    ValueError
-        The text is not of this form, or its content is larger than `max_bytes`.
-    """
-    try:
-        unpacker = zlib.decompressobj()
-        content = unpacker.decompress(base64.b85decode(text), max_bytes)
-        facts = load_strictly(content)
-    except zlib.error as error:
-        raise ValueError(f"its facts cannot be unpacked: {error}") from None
-    if not isinstance(facts, dict) or not unpacker.eof:
-        raise ValueError("its facts are not of this form, or too large")
-    return facts, len(content)
-
-
 class Facts:
     """The facts of a log, as far as it was read."""
 
     def __init__(self) -> None:
-        self._contents: dict[str, Any] = {}
+        #: By digest.
+        self.contents: dict[str, Any] = {}
         self._bytes = 0
         self._made: dict[tuple[Callable[..., Any], str], Any] = {}
 
     def unpack(self, text: str) -> None:
         """Add the facts in a packed text; raise `ValueError` if they are damaged, or too large for a log."""
-        contents, size = unpacked(text, min(MAX_FACTS_BYTES, MAX_ALL_FACTS_BYTES - self._bytes))
-        self._bytes += size
-        for digest, content in contents.items():
+        unpacker = zlib.decompressobj()
+        # 0 would be no limit.
+        max_bytes = max(min(MAX_FACTS_BYTES, MAX_ALL_FACTS_BYTES - self._bytes), 1)
+        try:
+            unpacked = unpacker.decompress(base64.b85decode(text), max_bytes)
+        except zlib.error as error:
+            raise ValueError(f"its facts cannot be unpacked: {error}") from None
+        facts = load_strictly(unpacked)
+        if not isinstance(facts, dict) or not unpacker.eof:
+            raise ValueError("its facts are not of this form, or too large")
+        self._bytes += len(unpacked)
+        for digest, content in facts.items():
             if digest_of(compact(content)) != digest:
                 raise ValueError(f"the fact is not that of digest {digest}")
-            self._contents[digest] = content
+            self.contents[digest] = content
 
     def look_up(self, reference: Any) -> Any:
         """Return the fact that a reference names; raise `ValueError` if no line before it has the fact."""
         digest = expect(reference, dict).get(_KEY)
-        if not isinstance(digest, str) or digest not in self._contents:
+        if not isinstance(digest, str) or digest not in self.contents:
             raise ValueError(f"no line before it has the fact {digest!r:.40}")
-        return self._contents[digest]
+        return self.contents[digest]
 
     def make(self, make: Callable[[Any, Facts], T], reference: Any) -> T:
         """Return the object that `make` returns for a fact, which is made once; see `look_up` for errors."""

@@ -25,8 +25,8 @@ class NoSessionError(InfrastructureError):
         )
 
 
-def load(path: Path) -> Session:
-    """Read a session from its directory, or from the log or document in it.
+def load(directory: Path) -> Session:
+    """Read a session from its directory.
 
     Raises
     ------
@@ -35,7 +35,6 @@ def load(path: Path) -> Session:
     UsageError
         There is none.
     """
-    directory = path if path.is_dir() else path.parent
     document, log = directory / DOCUMENT, Log(directory)
     state, has_document = log.state(), document.is_file()
     if has_document and not (directory / LOG).is_file():

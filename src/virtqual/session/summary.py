@@ -58,9 +58,6 @@ class Summary(BaseModel):
     system: str
     hypervisor_class: str
     hypervisor: str
-    full: bool
-    #: Two pairs could acquit a metric.
-    fast: bool = False
     #: None in a plain run of ReFrame.
     request: Request | None = None
     #: All checks of its scope were requested, enough nodes worked for each, and each has a verdict.
@@ -88,7 +85,7 @@ class Summary(BaseModel):
         """
         good_outcomes = (Outcome.WITHIN, Outcome.BASELINE)
         are_good = all(verdict.outcome in good_outcomes for verdict in self.verdicts)
-        is_whole = self.complete and not self.fast
+        is_whole = self.complete and not (self.request and self.request.fast)
         return is_whole and self.exit_code == 0 and bool(self.verdicts) and are_good
 
     @property
@@ -120,8 +117,6 @@ class Summary(BaseModel):
             system=session.system,
             hypervisor_class=session.hypervisor_class,
             hypervisor=session.hypervisor,
-            full=bool(request and request.full),
-            fast=session.fast,
             request=request,
             complete=bool(request and not (request.names or request.tags or omitted)),
             runs=len(session.runs),
@@ -249,5 +244,6 @@ def find_for(name: str, sessions: Path, system: str, compared: Request | None = 
 def find_good(sessions: Path, system: str, hypervisor_class: str, *, full: bool) -> Iterator[Path]:
     """Yield the sessions of a system, class and scope that are `Summary.good`, the newest first."""
     for directory, session in summaries_of(system, sessions):
-        if session.good and (session.hypervisor_class, session.full) == (hypervisor_class, full):
+        has_scope = session.request is not None and session.request.full == full
+        if has_scope and session.hypervisor_class == hypervisor_class and session.good:
             yield directory

@@ -60,11 +60,6 @@ class SessionVerdict:
         return Outcome.OVER if self.slow_runs.found and answer is not Outcome.INVALID else answer
 
     @property
-    def accepted(self) -> int:
-        """Number of verdicts that are OVER and accepted by a waiver."""
-        return sum(verdict.waived for verdict in self.verdicts)
-
-    @property
     def qualified(self) -> tuple[bool, str]:
         """The answer to whether the build is qualified for production, and why it is not."""
         if self.hypervisor_class is None:

@@ -39,7 +39,6 @@ def night(number, outcomes, **more):
         "system": "site",
         "hypervisor_class": "kvm",
         "hypervisor": "QEMU 9",
-        "full": False,
         "complete": True,
         "runs": 8,
         "outcome": worst,

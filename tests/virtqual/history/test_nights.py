@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-import pytest
 from made_nights import FIRST, night
 
 from virtqual.history.nights import find_notices, find_standings
@@ -172,18 +171,3 @@ def test_an_accepted_overhead_is_no_news():
     *_, last = find_notices([night(0, {"a": "OVER"}), waived])
     assert (last.kind, "accepted by a waiver" in last.text) == ("resolved", True)
     assert not waived.good, "a later night must not be held against it"
-
-
-@pytest.mark.parametrize(
-    ("more", "good"),
-    [
-        ({}, True),
-        ({"complete": False}, False),
-        ({"fast": True}, False),
-        ({"exit_code": 3}, False),
-        ({"verdicts": ()}, False),
-    ],
-)
-def test_which_session_later_ones_are_compared_with(more, good):
-    assert night(0, {"a": "WITHIN"}, **more).good is good
-    assert night(0, {"a": "OVER"}).good is False

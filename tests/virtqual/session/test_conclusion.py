@@ -59,7 +59,7 @@ def concluded(metrics, make):
         session = session_of(RUNS, identity=identity, against=against)
         for name, value in (fields or {}).items():
             setattr(session, name, value)
-        judged = Judged(Admitted((), unmeasured or {}, ("finding",)), ("canary",), verdict)
+        judged = Judged(Admitted((), unmeasured or {}, ("finding",)), verdict)
         conclude(session, judged, check_set=asked, cases=known)
         return session
 
@@ -150,7 +150,7 @@ def test_what_failed_breaks_a_session_if_it_was_no_single_check(concluded, kind,
     why = "Infrastructure failed, so nothing is concluded: case on vm: no such file."
     assert (session.conclusion == why) == (outcome == "BROKEN")
     session = session_of([], **fields)
-    conclude(session, Judged(Admitted((), {"case": ("why",)}, ()), (), None))
+    conclude(session, Judged(Admitted((), {"case": ("why",)}, ()), None))
     assert (session.outcome, session.message) == (without_runs, session.conclusion)
 
 
@@ -171,7 +171,8 @@ def test_a_session_has_all_that_was_judged(concluded):
         extra={"slow_runs": slow_runs, "outliers": outliers},
         fields={"lost": [Loss(round=1, nodes={"vm1": "died", "vm2": "died"})]},
     )
-    assert (session.preflight, session.canaries) == (["finding"], ["canary"])
+    assert session.preflight == ["finding"]
+    assert [canary.feature for canary in session.canaries] == ["write combining", "IOMMU large pages"]
     assert (session.slow_runs, session.outliers) == (slow_runs, list(outliers))
     assert (session.waivers, session.all_outcomes) == ([OVERHEAD.text(TODAY)], {"OVER": 1, "WITHIN": 1})
     assert (session.outcome, session.qualified) == ("OVER", "no (over)")
@@ -269,7 +270,7 @@ def test_what_is_over_is_said_rather_than_what_is_missing(concluded):
 def test_a_refusal_has_its_first_reason_since_it_is_also_sent_by_mail(refused, says):
     """It said that the reasons are above, where there was nothing above."""
     session = session_of([])
-    conclude(session, Judged(Admitted((), refused, ()), (), None))
+    conclude(session, Judged(Admitted((), refused, ()), None))
     assert session.exit_code == 4
     assert says in session.conclusion
 
@@ -290,6 +291,6 @@ def test_a_session_in_which_nothing_worked_names_why_and_how_it_goes_on(kind, st
     failures = [made_failure(kind=kind, case=f"{number}N", reason="no such file") for number in range(3)]
     session = session_of([], failures=failures, request=Request(system="site"))
     session.basis = Basis(runs="", looks=(4,), broken=("ReFrame gave up",))
-    conclude(session, Judged(Admitted((), {}, ()), (), None))
+    conclude(session, Judged(Admitted((), {}, ()), None))
     assert "concluded: ReFrame gave up; 0N and 2 more on vm: no such file. `virtqual" in session.message
     assert ("; refused checks stay refused." in session.message) == stays

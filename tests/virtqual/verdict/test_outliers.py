@@ -219,7 +219,7 @@ def test_the_host_is_shown(session_of):
     session = made_session(
         [], identity={"virtual": {"hypervisor": {"vendor": "QEMU", "build": "9"}}, "native": {}}
     )
-    conclude(session, Judged(Admitted((), {}, ()), (), verdict), check_set=None, cases=())
+    conclude(session, Judged(Admitted((), {}, ()), verdict), check_set=None, cases=())
     assert "Set aside: host w is 1" in session.conclusion
     assert session.outliers == list(verdict.outliers)
 
