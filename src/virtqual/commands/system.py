@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,7 @@ from virtqual.site.configuration import load_system, read_systems
 from virtqual.site.draft import Draft
 from virtqual.site.observed import Observed, observe, reconcile
 from virtqual.site.options import parse_options
-from virtqual.site.partitions import SlurmPartition, read_partition
+from virtqual.site.slurm import SlurmPartition, read_partition
 from virtqual.site.systems import System, SystemFileError
 from virtqual.site.waiting import DEFAULT_WAIT_HOURS, Wait
 from virtqual.verdict.pairs import SIDES
@@ -161,10 +160,8 @@ def _place_marker(directory: Path) -> Iterator[str]:
 
 def _find_new_file(name: str) -> Path:
     """Return the file of a new system, whose name no other file has."""
-    if not re.fullmatch(r"[A-Za-z_][\w-]*", name, flags=re.ASCII):
-        raise UsageError(
-            f"{name!r} is no name: it begins with a letter or _, and has letters, digits, _ and - alone"
-        )
+    if not systems.is_name(name):
+        raise UsageError(f"{name!r} {systems.NO_NAME}")
     file = paths.site() / "systems" / f"{name}.py"
     other = read_systems(paths.root() / "reframe/systems").get(name)
     if other and other.path != file:

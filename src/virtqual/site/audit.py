@@ -11,7 +11,7 @@ from virtqual.site import slurm
 from virtqual.site.hosts import shorten
 from virtqual.site.observed import Fact, Observed, reconcile
 from virtqual.site.options import format_minutes, parse_minutes, parse_options
-from virtqual.site.partitions import SlurmPartition, read_partition
+from virtqual.site.slurm import SlurmPartition, read_partition
 from virtqual.site.systems import System
 from virtqual.verdict.pairs import SIDES
 
@@ -21,7 +21,7 @@ MAX_NODES_SHOWN = 4
 def find_wrong_options(partition: SlurmPartition, options: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence for each option by which a partition takes no job; Slurm knows defaults of others."""
     for option, names in (("--account", partition.accounts), ("--qos", partition.qos)):
-        if names is not None and option in options and options[option] not in names:
+        if "ALL" not in names and option in options and options[option] not in names:
             allowed = " or ".join(sorted(names))
             yield f"states {option}={options[option]}, but partition {partition.name} takes {allowed} alone"
     if "--time" in options and parse_minutes(options["--time"]) > partition.max_minutes:

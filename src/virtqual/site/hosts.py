@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Annotated, Literal
@@ -55,19 +55,6 @@ def select_nodes_of_one_host(hosts: Hosts, count: int) -> tuple[str, ...]:
     return next((tuple(vms[:count]) for vms in hosts.values() if len(vms) >= count), ())
 
 
-def find_host(hosts: Hosts, nodes: Collection[str]) -> str | None:
-    """Return the host that has all these nodes, by the first part of their names; None if no host has.
-
-    Examples
-    --------
-    >>> hosts = {"a": ("vm1", "vm2"), "b": ("vm3",)}
-    >>> find_host(hosts, ["vm1", "vm2.cluster.example"]), find_host(hosts, ["vm2", "vm3"])
-    ('a', None)
-    """
-    names = set(map(shorten, nodes))
-    return next((host for host, members in hosts.items() if names <= set(map(shorten, members))), None)
-
-
 def find_hosts(hosts: Hosts, nodes: Iterable[str], side: Literal["native", "virtual"]) -> dict[str, str]:
     """Return the host of each node, by the first part of its name, so that both sides name it alike.
 
@@ -80,12 +67,10 @@ def find_hosts(hosts: Hosts, nodes: Iterable[str], side: Literal["native", "virt
     >>> find_hosts({}, ["n1.cluster.example"], "native")
     {'n1.cluster.example': 'n1'}
     """
-    host_of_node = {}
-    for node in nodes:
-        host = find_host(hosts, [node]) or (node if side == "native" else None)
-        if host is not None:
-            host_of_node[node] = shorten(host)
-    return host_of_node
+    host_of_node = {shorten(node): shorten(host) for host, members in hosts.items() for node in members}
+    if side == "native":
+        return {node: host_of_node.get(shorten(node), shorten(node)) for node in nodes}
+    return {node: host_of_node[shorten(node)] for node in nodes if shorten(node) in host_of_node}
 
 
 def are_separate(native_hosts: Hosts, native: Sequence[str], vm_hosts: Hosts, vms: Sequence[str]) -> bool:
@@ -104,13 +89,14 @@ def are_separate(native_hosts: Hosts, native: Sequence[str], vm_hosts: Hosts, vm
     >>> are_separate({"h1": ("n1",), "h2": ("n2",)}, ["n1", "n2"], hosts, ["vm1", "vm2"])
     False
     """
-    of_vms = find_hosts(vm_hosts, vms, "virtual")
-    of_native = find_hosts(native_hosts, native, "native")
-    if len(of_vms) < len(vms):
-        return False
-    used_hosts = [*of_vms.values(), *of_native.values()]
-    vm_counts = [len(members) for host, members in vm_hosts.items() if shorten(host) in of_vms.values()]
-    return len(set(used_hosts)) == len(used_hosts) and max(vm_counts, default=1) == 1
+    of_vms = list(find_hosts(vm_hosts, vms, "virtual").values())
+    of_native = list(find_hosts(native_hosts, native, "native").values())
+    shared_hosts = {shorten(host) for host, members in vm_hosts.items() if len(members) > 1}
+    return (
+        len(of_vms) == len(vms)
+        and len({*of_vms, *of_native}) == len(of_vms) + len(of_native)
+        and shared_hosts.isdisjoint(of_vms)
+    )
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from virtqual.errors import InfrastructureError, VirtqualError
 from virtqual.files.wording import list_names, node_sort_key
-from virtqual.site.slurm import NodeState, list_known_jobs, list_node_states, select_nodes
+from virtqual.site.slurm import NodeState, list_node_states, read_job_states, select_nodes
 from virtqual.site.systems import System
 from virtqual.site.waiting import Wait
 from virtqual.verdict.pairs import SIDES
@@ -284,17 +284,17 @@ class Watch:
         """Return the awaited jobs that Slurm does not know; a job that was unknown `before` too is lost."""
         try:
             awaited = {job.partition(".")[0] for job in self.jobs()}
-            reasons_by_job = list_known_jobs(awaited)
+            states = read_job_states(awaited)
         except VirtqualError:
             # The session's log is not readable at the moment, or Slurm does not answer.
             return before
-        reasons = [reason for reason in reasons_by_job.values() if reason is not None]
+        reasons = [reason for state, reason in states.values() if state == "PENDING"]
         if self.say and reasons:
             self._wait = self._wait or Wait(None, self.say)
             self._wait.note("the nodes of the next run", reasons)
         else:
             self._wait = None
-        forgotten = awaited - reasons_by_job.keys()
+        forgotten = awaited - states.keys()
         for job in forgotten & before:
             self.lost[f"job {job}"] = (
                 f"Slurm has forgotten job {job}, whose end was not seen: did its controller lose its state?"

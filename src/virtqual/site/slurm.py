@@ -7,13 +7,17 @@ import os
 import re
 import shlex
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from virtqual.errors import InfrastructureError
+from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import execute
+from virtqual.files.wording import suggest
+from virtqual.site.options import parse_minutes
 from virtqual.site.systems import Partition
 
 #: Variables of a job that say where the cluster is.
@@ -118,14 +122,60 @@ def list_partitions() -> list[str]:
     return sorted({name for (name,) in _list_rows("sinfo", "%R", "--all")})
 
 
-def list_nodes(partition: str) -> list[list[str]]:
-    """Return name, CPUs, sockets, cores of a socket, and memory (MiB) of each node of a partition."""
-    return _list_rows("sinfo", "%N|%c|%X|%Y|%m", "--Node", "-p", partition)
+class NodeSize(NamedTuple):
+    """The size of a node; memory in MiB, None if Slurm's configuration has none."""
+
+    cpus: int
+    cores: int
+    memory_mib: int | None
+
+    @property
+    def cpus_per_core(self) -> int:
+        """The CPUs of a core that Slurm gives to jobs: fewer than its threads if Slurm leaves some out."""
+        return max(1, self.cpus // self.cores)
 
 
-def read_partition_settings(partition: str) -> dict[str, str]:
-    """Return what Slurm's configuration says of a partition, by Slurm's names."""
-    return dict(re.findall(r"\b(\w+)=(\S+)", _ask(["scontrol", "-o", "show", "partition", partition])))
+@dataclass(frozen=True)
+class SlurmPartition:
+    """A partition of Slurm."""
+
+    name: str
+    #: The size of each node by name.
+    sizes: Mapping[str, NodeSize]
+    #: The longest time limit of a job.
+    max_minutes: float
+    #: The accounts and the QOS whose jobs the partition takes; ``ALL`` stands for all.
+    accounts: Sequence[str]
+    qos: Sequence[str]
+
+    @cached_property
+    def common_size(self) -> NodeSize:
+        """The size that most nodes have."""
+        return Counter(self.sizes.values()).most_common(1)[0][0]
+
+    @cached_property
+    def common_nodes(self) -> list[str]:
+        """The nodes of the common size."""
+        return [node for node, size in self.sizes.items() if size == self.common_size]
+
+    @cached_property
+    def other_nodes(self) -> list[str]:
+        """The nodes of another size."""
+        return [node for node, size in self.sizes.items() if size != self.common_size]
+
+
+def read_partition(name: str) -> SlurmPartition:
+    """Ask Slurm for a partition; raise `UsageError` if it has no such partition, or no node of it."""
+    sizes = {}
+    for node, *columns in _list_rows("sinfo", "%N|%c|%X|%Y|%m", "--Node", "-p", name):
+        cpus, sockets, cores_per_socket, memory_mib = (int(column) for column in columns)
+        # RealMemory is 1 where it is not configured.
+        sizes[node] = NodeSize(cpus, sockets * cores_per_socket, memory_mib if memory_mib > 1 else None)
+    if not sizes:
+        raise UsageError(f"Slurm has no node of a partition {name!r}: {suggest(name, list_partitions())}")
+    settings = dict(re.findall(r"\b(\w+)=(\S+)", _ask(["scontrol", "-o", "show", "partition", name])))
+    accounts, qos = (settings.get(key, "ALL").split(",") for key in ("AllowAccounts", "AllowQos"))
+    return SlurmPartition(name, sizes, parse_minutes(settings.get("MaxTime", "UNLIMITED")), accounts, qos)
 
 
 def list_licenses() -> list[str]:
@@ -201,7 +251,7 @@ def list_components(job: str) -> list[str]:
 
 def list_waiting_jobs(jobs: Collection[str]) -> dict[str, str]:
     """Return Slurm's reason for each job that does not run yet; raise `EndedError` if one has ended."""
-    states, waiting = _read_job_states(jobs), {}
+    states, waiting = read_job_states(jobs), {}
     for job in jobs:
         state, reason = states.get(job, ("unknown to it", ""))
         if state not in ("PENDING", "CONFIGURING", "RUNNING"):
@@ -254,17 +304,11 @@ def end_steps(allocation: str, name: str | None = None) -> list[str]:
     return steps
 
 
-def list_known_jobs(jobs: Collection[str]) -> dict[str, str | None]:
-    """Return those of some jobs that Slurm knows, each with the reason for which it waits, if it does.
+def read_job_states(jobs: Collection[str]) -> dict[str, tuple[str, str]]:
+    """Return state and reason of those of some jobs that Slurm knows.
 
     A controller may lose what it had not saved.
     """
-    states = _read_job_states(jobs).items()
-    return {job: reason if state == "PENDING" else None for job, (state, reason) in states}
-
-
-def _read_job_states(jobs: Collection[str]) -> dict[str, tuple[str, str]]:
-    """Return state and reason of those of some jobs that Slurm knows."""
     if not jobs:
         return {}
     try:

@@ -16,7 +16,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 from textwrap import shorten
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from jsonschema import Draft7Validator
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -30,6 +30,8 @@ from virtqual.site.hosts import count_max_nodes
 from virtqual.site.options import Options, parse_options
 from virtqual.verdict.pairs import SIDES, Side
 
+#: The message on text that ReFrame takes for no name of a system or partition; see `is_name`.
+NO_NAME = "is no name: it begins with a letter or _, and has letters, digits, _ and - alone"
 #: The beginning of a sentence in place of a value that only people know.
 TODO = "TODO: "
 #: Options by which jobs ask for some nodes of a partition only.
@@ -83,30 +85,12 @@ class Partition(BaseModel):
 
     name: str
     features: tuple[str, ...]
-    scheduler: str
-    launcher: str
+    # ReFrame's `squeue` is for Slurm without accounting. Tasks are bound by `srun`.
+    scheduler: Literal["slurm", "squeue"]
+    launcher: Literal["srun"]
     access: Annotated[Options, Field(min_length=1)]
     processor: Processor
     extras: PartitionExtras
-
-    @field_validator("scheduler")
-    @classmethod
-    def _check_scheduler(cls, value: str) -> str:
-        # ReFrame's `squeue` is for Slurm without accounting.
-        if value not in ("slurm", "squeue"):
-            apart = "it cannot keep both partitions apart; " if value in ("local", "ssh") else ""
-            raise ValueError(
-                f"{value!r} will not do: {apart}the checks run under Slurm alone: state 'slurm', or 'squeue' "
-                "without accounting"
-            )
-        return value
-
-    @field_validator("launcher")
-    @classmethod
-    def _check_launcher(cls, value: str) -> str:
-        if value != "srun":
-            raise ValueError(f"{value!r} will not do: the checks bind tasks by 'srun' alone: state that")
-        return value
 
     @property
     def job_options(self) -> dict[str, str]:
@@ -334,11 +318,7 @@ def _find_reframe_mistakes(raw: Mapping[str, Any]) -> Iterator[tuple[Key, str]]:
         elif error.validator == "type":
             yield key, _describe_type(error.instance, error.validator_value)
         elif error.validator == "pattern":
-            yield (
-                key,
-                f"{shorten(repr(error.instance), 60)} is no name: it begins with a letter or _, and has "
-                "letters, digits, _ and - alone",
-            )
+            yield key, f"{shorten(repr(error.instance), 60)} {NO_NAME}"
         else:
             yield key, shorten(error.message, 120)
 
@@ -382,12 +362,16 @@ class SystemFile:
         return self.content[1]
 
 
+def is_name(value: object) -> bool:
+    """Return whether ReFrame takes a value for a name."""
+    return isinstance(value, str) and bool(re.fullmatch(r"[A-Za-z_][\w-]*", value, flags=re.ASCII))
+
+
 def read(path: Path) -> SystemFile:
     """Read and check a system file. Its errors are kept, so that they stop no other system.
 
     ``system`` may also be a sentence that says why the system is not available at the moment.
     """
-    # ReFrame takes no other characters in a name.
     file_name = re.sub(r"^[^A-Za-z_]|[^\w-]", "_", path.stem, flags=re.ASCII)
     try:
         raw = _run(path)
@@ -397,12 +381,12 @@ def read(path: Path) -> SystemFile:
             raise UsageError(f"{path}: defines no dictionary named 'system'; see docs/system-file.md")
     except VirtqualError as error:
         return SystemFile(path, file_name, False, error)
-    name = raw.get("name")
-    states_name = isinstance(name, str) and all(key != ("name",) for key, _ in _find_reframe_mistakes(raw))
+    states_name = is_name(raw.get("name"))
+    name = raw["name"] if states_name else file_name
     try:
-        return SystemFile(path, str(name), states_name, (raw, check(raw, str(path))))
+        return SystemFile(path, name, states_name, (raw, check(raw, str(path))))
     except UsageError as error:
-        return SystemFile(path, str(name) if states_name else file_name, states_name, error)
+        return SystemFile(path, name, states_name, error)
 
 
 def _run(path: Path) -> object:

@@ -172,7 +172,7 @@ def test_a_controller_of_our_own_that_is_gone_is_known_sooner(watch):
 def test_a_job_that_slurm_has_forgotten_is_named(watch, monkeypatch):
     """A controller that died before it saved the job: the session waited for its end without end."""
     made, _, _ = watch
-    monkeypatch.setattr(nodes, "list_known_jobs", lambda jobs: {"7": None})
+    monkeypatch.setattr(nodes, "read_job_states", lambda jobs: {"7": ("RUNNING", "None")})
     made.jobs = lambda: ["7", "7.1-2", "8"]
     assert made._note_jobs(set()) == {"8"}
     assert made.lost == {}
@@ -185,8 +185,9 @@ def test_a_job_that_slurm_has_forgotten_is_named(watch, monkeypatch):
 def test_a_run_that_waits_as_a_job_says_why_and_since_when(watch, monkeypatch):
     made, notes = watch[0], []
     made.jobs, made.say = lambda: ["7"], notes.append
-    for reason in ("None", "Priority", "Priority", None, "Priority"):
-        monkeypatch.setattr(nodes, "list_known_jobs", lambda jobs, reason=reason: {"7": reason})
+    waits = [("PENDING", reason) for reason in ("None", "Priority", "Priority", "Priority")]
+    for seen in (*waits[:3], ("RUNNING", "None"), waits[3]):
+        monkeypatch.setattr(nodes, "read_job_states", lambda jobs, seen=seen: {"7": seen})
         assert made._note_jobs(set()) == set()
     first, second, third = notes
     assert first.startswith("waiting for the nodes of the next run since ")

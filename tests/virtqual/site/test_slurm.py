@@ -197,3 +197,23 @@ def test_a_line_that_is_no_answer_is_none(commands):
 def test_the_partition_and_the_nodes_that_access_names(access, named):
     assert partition(*access).names_nodes is named
     assert partition(*access).slurm_name == "vm"
+
+
+class CountedSizes(dict):
+    """Sizes of nodes that count how often all are looked at."""
+
+    looks = 0
+
+    def values(self):
+        self.looks += 1
+        return super().values()
+
+
+def test_the_size_of_most_nodes_is_found_once():
+    """A draft for a thousand nodes took a minute: it was found for each node, and again for each pair."""
+    sizes = CountedSizes({f"vm{number}": slurm.NodeSize(8, 4, None) for number in range(8)})
+    sizes["vm8"] = slurm.NodeSize(4, 2, None)
+    partition = slurm.SlurmPartition("vm", sizes, 60, ["ALL"], ["ALL"])
+    assert (len(partition.common_nodes), partition.other_nodes) == (8, ["vm8"])
+    assert partition.common_size == slurm.NodeSize(8, 4, None)
+    assert sizes.looks == 1

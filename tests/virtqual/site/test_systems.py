@@ -56,7 +56,7 @@ def change_key(system, path, value):
         ({"vm.features": ["native"]}, "found bare, vm"),
         ({"vm.extras.hypervisor": REMOVED}, "[vm].extras.hypervisor"),
         ({"vm.extras.hypervisor.build": ""}, "extras.hypervisor.build"),
-        ({"bare.scheduler": "local"}, "cannot keep both partitions apart"),
+        ({"bare.scheduler": "local"}, "[bare].scheduler: 'local' is not 'slurm' or 'squeue'"),
         ({"bare.extras.scale": "big"}, "extras.scale"),
         ({"vm.extras.llc_bytes": 1}, "extras.llc_bytes differs"),
         ({"vm.extras.host": {"virtual_switches": "two"}}, "'one' or 'one a VM'"),
@@ -108,7 +108,6 @@ def change_key(system, path, value):
         ({"name": "../../evil"}, "system.name: '../../evil' is no name"),
         ({"name": "-x"}, "system.name: '-x' is no name"),
         ({"bare.name": "x y"}, "system.partitions[x y].name: 'x y' is no name"),
-        ({"vm.scheduler": "pbs"}, "[vm].scheduler: 'pbs' will not do: the checks run under Slurm"),
         (
             {
                 "vm.scheduler": "squeue",
@@ -117,7 +116,7 @@ def change_key(system, path, value):
             },
             "scheduler: 'squeue' learns no exit code of a job",
         ),
-        ({"vm.launcher": "mpirun"}, "[vm].launcher: 'mpirun' will not do"),
+        ({"vm.launcher": "mpirun"}, "[vm].launcher: 'mpirun' is not 'srun'"),
         ({"vm.access": REMOVED}, "[vm].access: is missing"),
         ({"vm.access": []}, "[vm].access: "),
         ({"vm.access": ["--account=hpcops --partition=bare"]}, "access of bare and vm is the same"),
