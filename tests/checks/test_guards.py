@@ -22,8 +22,9 @@ def submitted(site) -> list[str]:
     return site.submitted()
 
 
-def test_control_a_good_run_passes(site):
-    done = site.reframe(*LJ, code=0)
+@pytest.mark.parametrize("policy", ["async", "serial"])
+def test_control_a_good_run_passes(site, policy):
+    done = site.reframe(*LJ, f"--exec-policy={policy}", code=0)
     assert "PASSED" in done.stdout
     assert "WITHIN lammps_loop_time@lj" in done.stdout
     assert set(results(site).values()) == {"pass"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,6 @@ from virtqual.errors import InfrastructureError, RefusedError, UsageError, Virtq
 from virtqual.files.records import sync_directory
 from virtqual.files.wording import list_names, printable, suggest
 from virtqual.harness import catalogue, repetitions
-from virtqual.harness.catalogue import Entry
 from virtqual.preflight.compare import compare
 from virtqual.preflight.finding import refusals
 from virtqual.qualify import concluding, plan, requested
@@ -82,7 +81,7 @@ def prepare(request: Request, screen: Terminal, locks: ExitStack) -> Qualificati
     chosen, earlier, request = settle(request, system)
     stated_nodes, system = system.native.nodes, system.use_nodes(request.nodes)
     lock, watch = _lock_system(system, screen, locks)
-    head, log = _begin_log(system, chosen, _describe_stack(stack), earlier, request)
+    head, log = begin_log(system, chosen, describe_stack(stack), earlier, request)
     notes = _make_notes(head, request, earlier, chosen)
     if system.native.nodes < stated_nodes:
         notes.append(f"It uses {system.native.nodes} of {stated_nodes} nodes of each side (--nodes).")
@@ -100,10 +99,10 @@ def resume(name: str, resumed_by: Request, screen: Terminal, locks: ExitStack) -
     check_command(system)
     chosen = choose_class(begun.hypervisor_class, system)
     # Not from the request: `last` may be another session by now.
-    earlier = _find_earlier(begun.against or "", system)
+    earlier = find_earlier(begun.against or "", system)
     stack = find_stack(begun.stack["name"], system)
     entries = requested.list_checks(request, system, stack.features, chosen)
-    if changed := _find_changes(begun, _describe_partitions(system), _describe_stack(stack)):
+    if changed := _find_changes(begun, _describe_partitions(system), describe_stack(stack)):
         raise RefusedError(
             f"session {begun.session} cannot go on: {'; '.join(changed)}. "
             "Runs of both would be no single session; begin a new one"
@@ -249,44 +248,7 @@ def settle(request: Request, system: System) -> tuple[HypervisorClass, Session |
     return chosen, earlier, request
 
 
-def open_plain_run(
-    system: str,
-    stacks: Sequence[str],
-    *,
-    against: str,
-    hypervisor_class: str,
-    entries: Sequence[Entry],
-    are_all: bool,
-    locks: ExitStack | None,
-    say: Callable[[str], None],
-) -> tuple[dict[str, Log], Session | None]:
-    """Open the sessions of a plain ReFrame run; return their logs by stack, and the earlier session.
-
-    `entries` are the checks that ReFrame has loaded: those of the project, if they `are_all`, or of some
-    files. `locks` keeps the lock of the system; it is None if nothing is measured.
-    """
-    loaded = load_system(system)
-    if locks is not None:
-        requested.check_files(entries if are_all else None, choose_class(hypervisor_class, loaded))
-        loaded = ask_hosts(loaded)
-    chosen, earlier = choose_class(hypervisor_class, loaded), _find_earlier(against, loaded)
-    if locks is not None:
-        locks.enter_context(measuring(paths.make(paths.state()), loaded.name, "a plain ReFrame run", say))
-        for note in end_leftovers(loaded.name):
-            say(note)
-    installed = {stack.name for stack in manifest.load_all(paths.stacks())}
-    logs = {}
-    for name in stacks:
-        # The environment of a site's own check may be none of our stacks.
-        stack: StackFacts = {"name": name, "hash": "none", "programs": []}
-        if name in installed:
-            stack = _describe_stack(find_stack(name, loaded))
-        logs[name] = log = _begin_log(loaded, chosen, stack, earlier, None)[1]
-        catalogue.write(entries, log.directory / catalogue.FILE)
-    return logs, earlier
-
-
-def _begin_log(
+def begin_log(
     system: System,
     chosen: HypervisorClass,
     stack: StackFacts,
@@ -324,7 +286,8 @@ def _begin_log(
     return head, log
 
 
-def _describe_stack(stack: Manifest) -> StackFacts:
+def describe_stack(stack: Manifest) -> StackFacts:
+    """Return the facts of a stack that a session keeps."""
     facts = {"name", "version", "origin", "features", "sha256"}
     programs = [program.model_dump(mode="json", include=facts) for program in stack.programs]
     described = {"name": stack.name, "hash": stack.hash, "programs": programs}
@@ -383,18 +346,18 @@ def choose_class(name: str, system: System) -> HypervisorClass:
 def _find_earlier_or_good(request: Request, system: System, chosen: HypervisorClass) -> Session | None:
     """Return the session to compare with, if any; under `GOOD_NAME` the last good one."""
     if request.against != GOOD_NAME:
-        return _find_earlier(request.against, system, request)
+        return find_earlier(request.against, system, request)
     for directory in find_good(paths.sessions(), system.name, chosen.name, full=request.full):
         # A session from before the VMs were placed otherwise, or a metric was renamed, is good no longer.
         with suppress(VirtqualError):
-            session = _find_earlier(str(directory), system)
+            session = find_earlier(str(directory), system)
             # Its conclusion is believed only if its runs say the same.
             if session and not check_conclusion(session, directory).doubts:
                 return session
     return None
 
 
-def _find_earlier(against: str, system: System, request: Request | None = None) -> Session | None:
+def find_earlier(against: str, system: System, request: Request | None = None) -> Session | None:
     """Return the session to compare with, which must be of the same system with its VMs placed alike."""
     if not against:
         return None

@@ -14,7 +14,7 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +24,23 @@ from reframe.core.logging import getlogger
 
 from virtqual import paths
 from virtqual.errors import UsageError, VirtqualError
-from virtqual.harness import repetitions
+from virtqual.harness import catalogue, repetitions
 from virtqual.harness.guards import RunCases, loaded_entries, loaded_paths
 from virtqual.harness.kinds import PIPELINE, judges, measures
 from virtqual.harness.order import parse_pairs
 from virtqual.harness.recorder import Recorder
-from virtqual.qualify import opening
+from virtqual.qualify import opening, requested
+from virtqual.qualify.asking import ask_hosts
 from virtqual.qualify.concluding import conclude_session, remove_if_empty
+from virtqual.qualify.leftovers import end_leftovers
 from virtqual.report.console import verbatim
 from virtqual.report.terminal import Terminal
 from virtqual.runs import Run
+from virtqual.session.lock import measuring
 from virtqual.session.log import Finished, Log
-from virtqual.session.session import Session
+from virtqual.session.session import Session, StackFacts
+from virtqual.site.configuration import load_system
+from virtqual.stack import manifest
 from virtqual.verdict.pairs import SIDES
 
 SESSION_VARIABLE = "VIRTQUAL_SESSION"
@@ -79,37 +84,6 @@ def find_session(stack: str) -> Session:
     return PlainRun.current.session(stack)
 
 
-class _VerdictsLast(Recorder):
-    """A recorder that lets verdicts begin when all measurements have ended, also under the async policy.
-
-    Verdicts depend on every measurement.  A measurement that fails is no dependency any more, since ReFrame
-    would skip the verdicts: they say themselves what failed.
-    """
-
-    def __init__(self, run: PlainRun, measuring: Sequence[Any], verdicts: Sequence[Any]) -> None:
-        super().__init__(run.log_of)
-        self._verdicts = verdicts
-        for verdict in verdicts:
-            for dependency in verdict.deps:
-                dependency.in_degree -= 1
-            verdict.deps[:] = measuring
-
-    def on_task_failure(self, task: Any) -> None:
-        super().on_task_failure(task)
-        self._forget(task)
-
-    def on_task_skip(self, task: Any) -> None:
-        super().on_task_skip(task)
-        self._forget(task)
-
-    on_task_xfailure = on_task_xsuccess = on_task_failure
-
-    def _forget(self, task: Any) -> None:
-        for verdict in self._verdicts:
-            with suppress(ValueError):
-                verdict.deps.remove(task.testcase)
-
-
 def run_session(runner: Any, run_cases: RunCases, testcases: list[Any], restored: Sequence[Any]) -> Any:
     """Run cases as a session, or as a part of the session that virtqual runs this ReFrame for."""
     has_verdicts = any(map(judges, testcases))
@@ -151,8 +125,8 @@ def _run_plainly(runner: Any, run_cases: RunCases, testcases: list[Any], restore
     verdicts = [case for case in testcases if judges(case)]
     with ExitStack() as locks:
         run = _open_run([*measuring, *verdicts], restored, locks)
-        recorder = _VerdictsLast(run, measuring, verdicts)
-        runner.policy.task_listeners.insert(0, recorder)
+        runner.policy.task_listeners.insert(0, Recorder(run.log_of))
+        _run_verdicts_last(runner.policy, verdicts)
         try:
             result = run_cases(sorted(testcases, key=judges))
         except (KeyboardInterrupt, ForceExitError):
@@ -181,27 +155,55 @@ def _run_plainly(runner: Any, run_cases: RunCases, testcases: list[Any], restore
     return result
 
 
+def _run_verdicts_last(policy: Any, verdicts: Sequence[Any]) -> None:
+    """Let verdicts begin when all measurements have ended, also under the async policy.
+
+    ReFrame would skip the verdict on a measurement that fails: the verdict says itself what failed.
+    """
+    for verdict in verdicts:
+        for dependency in verdict.deps:
+            dependency.in_degree -= 1
+        verdict.deps.clear()
+    run_case = policy.runcase
+
+    def run_in_turn(case: Any) -> None:
+        if judges(case):
+            # Waits until what was submitted has ended.
+            policy.exit()
+        run_case(case)
+
+    policy.runcase = run_in_turn
+
+
 def _open_run(cases: Sequence[Any], restored: Sequence[Any], locks: ExitStack) -> PlainRun:
     """Open a session for each stack of the cases, with the runs that were restored."""
-    stacks = list(dict.fromkeys(case.environ.name for case in cases))
-    is_pipeline_job = bool(os.environ.get(PIPELINE))
-    own_checks = paths.root() / "checks"
-    logs, earlier = opening.open_plain_run(
-        runtime.runtime().system.name,
-        stacks,
-        against=cases[0].check.against,
-        hypervisor_class=cases[0].check.hypervisor_class,
-        entries=loaded_entries,
-        are_all=own_checks.resolve() in map(Path.resolve, loaded_paths),
-        locks=None if is_pipeline_job else locks,
-        say=getlogger().info,
-    )
-    for log in logs.values():
+    check, say, is_pipeline_job = cases[0].check, getlogger().info, bool(os.environ.get(PIPELINE))
+    system = load_system(runtime.runtime().system.name)
+    if not is_pipeline_job:
+        # The list of the class names checks of the project, which may not be loaded.
+        are_all = (paths.root() / "checks").resolve() in map(Path.resolve, loaded_paths)
+        chosen = opening.choose_class(check.hypervisor_class, system)
+        requested.check_files(loaded_entries if are_all else None, chosen)
+        system = ask_hosts(system)
+    chosen = opening.choose_class(check.hypervisor_class, system)
+    earlier = opening.find_earlier(check.against, system)
+    if not is_pipeline_job:
+        locks.enter_context(measuring(paths.make(paths.state()), system.name, "a plain ReFrame run", say))
+        for note in end_leftovers(system.name):
+            say(note)
+    installed = {stack.name for stack in manifest.load_all(paths.stacks())}
+    logs = {}
+    for name in dict.fromkeys(case.environ.name for case in cases):
+        # The environment of a site's own check may be none of our stacks.
+        stack: StackFacts = {"name": name, "hash": "none", "programs": []}
+        if name in installed:
+            stack = opening.describe_stack(opening.find_stack(name, system))
+        logs[name] = log = opening.begin_log(system, chosen, stack, earlier, None)[1]
+        catalogue.write(loaded_entries, log.directory / catalogue.FILE)
         repetitions.take_over(log.session())
-    share = int(os.environ.get(PIPELINE) or 1) * len(stacks)
-    run = PlainRun.current = PlainRun(logs, earlier, share)
+    run = PlainRun.current = PlainRun(logs, earlier, int(os.environ.get(PIPELINE) or 1) * len(logs))
     for case in filter(_is_sample, restored):
-        run.logs[case.environ.name].append(Finished(run=Run.model_validate_json(case.check.record)))
+        logs[case.environ.name].append(Finished(run=Run.model_validate_json(case.check.record)))
     _stage_in(next(iter(logs.values())).directory.name)
     return run
 
