@@ -104,8 +104,8 @@ def test_the_detailed_list_is_a_catalogue_whose_hashes_select(site):
     assert entry[3] == "    asks for: +lammps"
     # One entry a check, not one a sample; the list names checks for which this stack has no program.
     assert "sample=" not in text
-    assert "  linpack: no program with the feature 'hpcc' in the stack" in text
-    assert "lammps (3 of 4 cases): only with --full" in text
+    assert re.search(r"^  no program in the stack for: .*linpack \(hpcc\)", text, re.MULTILINE)
+    assert re.search(r"^  only with --full .*: .*lammps \(3 of 4 cases\)", text, re.MULTILINE)
     (line,) = re.findall(r"- lammps problem=lj\n(?:    .*\n)*?    hashes: (.*)\n", text)
     hashes = dict(reversed(pair.split(" ")) for pair in line.split(", "))
     assert hashes.keys() == {*SAMPLES, "verdict"}

@@ -26,11 +26,6 @@ class Missing(NamedTuple):
     check: str
     reason: str
     feature: str | None = None
-    #: In how many cases of the check, if it has several.
-    cases: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.check}{f' ({self.cases})' if self.cases else ''}: {self.reason}"
 
 
 class Entry(BaseModel):
@@ -78,7 +73,7 @@ class Entry(BaseModel):
     def explain_unfit(self, features: Collection[str], nodes: int) -> Missing | None:
         """Return why it cannot run with a stack of these features on so many nodes; None if it can."""
         if self.feature and self.feature not in features:
-            return Missing(self.check, _no_program(self.feature), self.feature)
+            return Missing(self.check, "no program in the stack for", self.feature)
         if self.nodes > nodes:
             return Missing(self.check, f"needs {self.nodes} nodes on each side")
         return Missing(self.check, self.lacks) if self.lacks else None
@@ -88,7 +83,10 @@ class Entry(BaseModel):
         if unfit := self.explain_unfit(features, nodes):
             return [unfit]
         return [
-            Missing(self.check, f"{quantity} is not observable: {_no_program(feature)}")
+            Missing(
+                self.check,
+                f"{quantity} is not observable: no program with the feature {feature!r} in the stack",
+            )
             for feature, quantity in self.optional.items()
             if feature not in features
         ]
@@ -105,10 +103,6 @@ class Entry(BaseModel):
         if not self.paired:
             lines.append("    not paired, so not judged")
         return "\n".join(lines)
-
-
-def _no_program(feature: str) -> str:
-    return f"no program with the feature {feature!r} in the stack"
 
 
 #: The name of the file of the entries in a session's directory.
@@ -222,9 +216,9 @@ def format_list(
     text.append(f"{len(selected)} checks, {judged} with a verdict of native against virtual (NAME_overhead)")
     if not selected:
         text.append(reason)
-    if detailed and (missing := find_missing(loaded, *read_capacity(system))):
+    if detailed and (missing := group_missing(loaded, *read_capacity(system))):
         text.append(f"\nNot on system {system.name!r} as it is set up:")
-        text += [f"  {reason}" for reason in missing]
+        text += [f"  {line}" for line in missing]
     return "\n".join(text) + "\n"
 
 
@@ -243,28 +237,17 @@ def describe_system(config: Any, name: str) -> str:
     return f"system {name!r} has the partitions {names} and the stacks {', '.join(stacks)}"
 
 
-def find_missing(entries: Iterable[Entry], features: Collection[str], nodes: int) -> list[Missing]:
-    """Return why checks cannot run or observe something, each reason once a check; cases are counted."""
-    totals: Counter[str] = Counter()
-    counts: Counter[Missing] = Counter()
-    for entry in entries:
-        totals[entry.check] += 1
-        counts.update(entry.find_missing(features, nodes))
-    reasons = []
-    for missing, count in counts.items():
-        total, cases = totals[missing.check], None
-        if total > 1:
-            cases = f"{count} cases" if count == total else f"{count} of {total} cases"
-        reasons.append(missing._replace(cases=cases))
-    return reasons
-
-
-def group_missing(entries: Iterable[Entry], features: Collection[str], nodes: int) -> list[str]:
-    """Return a line for each reason of `find_missing`, with the checks for which it holds."""
+def group_missing(entries: Sequence[Entry], features: Collection[str], nodes: int) -> list[str]:
+    """Return a line for each reason of `Entry.find_missing`, with the checks for which it holds."""
+    totals = Counter(entry.check for entry in entries)
+    counts = Counter(missing for entry in entries for missing in entry.find_missing(features, nodes))
     checks: dict[str, list[str]] = defaultdict(list)
-    for check, reason, feature, cases in find_missing(entries, features, nodes):
+    for (check, reason, feature), count in counts.items():
+        total, notes = totals[check], []
+        if total > 1:
+            notes.append(f"{count} cases" if count == total else f"{count} of {total} cases")
         # Many a check has the name of its feature.
-        notes = ", ".join(filter(None, [cases, feature if feature != check else None]))
-        key = "no program in the stack for" if feature else reason
-        checks[key].append(f"{check} ({notes})" if notes else check)
+        if feature and feature != check:
+            notes.append(feature)
+        checks[reason].append(f"{check} ({', '.join(notes)})" if notes else check)
     return [f"{reason}: {', '.join(names)}" for reason, names in checks.items()]

@@ -74,6 +74,8 @@ def _measure(job: Qualification) -> Session:
         # Preflight may have ended the round.
         is_stopped = job.watch.stop.is_set() and not find_refusals(job.log.session())
         lost = job.watch.lost if is_stopped or job.broken else {}
+        # A check that was not measured must not be taken for passed.
+        not_run, too_large = plan.list_not_run(job)
         return conclude_session(
             job.log,
             job.earlier,
@@ -81,8 +83,8 @@ def _measure(job: Qualification) -> Session:
             interrupted=interrupted,
             broken=[*lost.values(), *job.broken],
             node_lost=job.node_lost or bool(lost.keys() & job.watch.lost_nodes),
-            not_run=job.not_run,
-            too_large=job.too_large,
+            not_run=not_run,
+            too_large=too_large,
         )
 
 

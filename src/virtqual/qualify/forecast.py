@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from virtqual.errors import UsageError
 from virtqual.files.wording import Range
 from virtqual.harness import catalogue
-from virtqual.qualify import opening, plan, requested
+from virtqual.qualify import opening, plan
 from virtqual.qualify.allocations import can_rotate, choose_rotated_nodes
 from virtqual.qualify.plan import PlannedCase, estimate_turns
 from virtqual.qualify.requirements import foresee_answer
@@ -83,13 +83,11 @@ class Forecast:
 
 def forecast(request: Request) -> Forecast:
     """Return what `virtqual qualify` would run; Slurm is asked only which nodes there are."""
-    plan.check_pairs(request)
     system = load_system(request.system)
     stack = opening.find_any_stack(request.stack, system)
-    chosen, _, request = opening.settle(request, system)
-    system = system.use_nodes(request.nodes)
     features = set(stack.features) if stack else _assume_features(request.stack or spack.NAME)
-    entries = requested.list_checks(request, system, features, chosen)
+    chosen, _, request, entries = opening.settle(request, system, features)
+    system = system.use_nodes(request.nodes)
     selected = catalogue.select(entries, request.names, request.tags)
     capacity = features, system.nodes
     planned = [entry for entry in selected if entry.paired and not entry.explain_unfit(*capacity)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from virtqual.errors import InfrastructureError, RefusedError, UsageError, Virtq
 from virtqual.files.records import sync_directory
 from virtqual.files.wording import list_names, printable, suggest
 from virtqual.harness import catalogue, repetitions
+from virtqual.harness.catalogue import Entry
 from virtqual.preflight.compare import compare
 from virtqual.preflight.finding import refusals
 from virtqual.qualify import concluding, plan, requested
@@ -67,18 +68,13 @@ _STATED_NOTE = (
 
 def prepare(request: Request, screen: Terminal, locks: ExitStack) -> Qualification:
     """Open the session of a request, and show its begin; `locks` keeps the lock of the system."""
-    plan.check_pairs(request)
-    system = load_system(request.system)
-    _check_policy(request, system)
-    # A misspelt name is told before the stack is built, which takes hours.
+    system = ask_hosts(load_system(request.system))
+    check_command(system)
     stack = find_any_stack(request.stack, system)
-    chosen = choose_class(request.hypervisor_class, system)
-    entries = requested.list_checks(request, system, stack.features if stack else None, chosen)
+    chosen, earlier, request, entries = settle(request, system, stack.features if stack else None)
+    # A misspelt name is told before the stack is built, which takes hours.
     if stack is None:
         raise InfrastructureError(manifest.NO_STACK_MESSAGE)
-    system = ask_hosts(system)
-    check_command(system)
-    chosen, earlier, request = settle(request, system)
     stated_nodes, system = system.native.nodes, system.use_nodes(request.nodes)
     lock, watch = _lock_system(system, screen, locks)
     head, log = begin_log(system, chosen, describe_stack(stack), earlier, request)
@@ -136,25 +132,12 @@ def _lock_system(system: System, screen: Terminal, locks: ExitStack) -> tuple[in
     return lock, watch
 
 
-def _check_policy(request: Request, system: System) -> None:
-    """Refuse an order of jobs if runs are none."""
-    if request.policy == "async" and system.native.session_access:
-        raise UsageError(
-            "--policy async is for busy queues, where runs wait as jobs: on this system a session holds its "
-            "nodes (extras.session_access), and decides itself what runs when"
-        )
-
-
 def _begin_session(job: Qualification, notes: list[str]) -> Qualification:
     """Keep the list of checks, name the session in the lock, and show its begin."""
     catalogue.write(job.entries, job.log.directory / catalogue.FILE)
     job.nodes = min(map(job.watch.working, SIDES)) if job.watch.short else job.system.nodes
     notes += [f"{reason}: the session uses {job.nodes} of each side." for reason in job.watch.short]
     notes += _name_outliers(job)
-    # A check that was not measured must not be taken for passed.
-    selected = catalogue.select(job.entries, job.request.names, job.request.tags)
-    job.not_run = catalogue.group_missing(selected, *job.capacity)
-    job.too_large = plan.find_cases_of_more_nodes(job)
     name_holder(job.lock, f"session {job.head.session}")
     job.screen.begin(job.head, notes)
     job.watch.jobs = job.log.unfinished
@@ -213,7 +196,6 @@ def check(request: Request, resumed: str | None = None) -> None:
     if resumed is not None:
         _find_resumable(resumed, request.system)
         return
-    plan.check_pairs(request)
     if request.hypervisor_class:
         project_references().hypervisor_class(request.hypervisor_class)
     try:
@@ -224,28 +206,40 @@ def check(request: Request, resumed: str | None = None) -> None:
             store.load_earlier(find_for(request.against, paths.sessions(), request.system, request))
         requested.check_words(request)
         return
-    _check_policy(request, system)
-    chosen, _, _ = settle(request, system)
     # The stack may not be set up yet.
-    requested.list_checks(request, system, None, chosen)
+    settle(request, system, None)
 
 
-def settle(request: Request, system: System) -> tuple[HypervisorClass, Session | None, Request]:
-    """Return the class of a session, the session to compare with, and the request as it is carried out.
+def settle(
+    request: Request, system: System, features: Collection[str] | None
+) -> tuple[HypervisorClass, Session | None, Request, tuple[Entry, ...]]:
+    """Return the class, the session to compare with, the request as it is carried out, and all checks.
 
-    A session with which later ones will be compared takes four pairs or more.
+    A session with which later ones will be compared takes four pairs or more. `features` are those of the
+    stack; None if every program is assumed to be there.
+
+    Raises
+    ------
+    UsageError, RefusedError
+        The request asks for what the system, its checks, or the earlier session cannot give.
     """
+    if request.policy == "async" and system.native.session_access:
+        raise UsageError(
+            "--policy async is for busy queues, where runs wait as jobs: on this system a session holds its "
+            "nodes (extras.session_access), and decides itself what runs when"
+        )
     if request.nodes and request.nodes > max(DEFAULT_NODES, system.nodes):
         raise UsageError(
             f"--nodes {request.nodes}: system {system.name!r} states {system.nodes} nodes of each side "
             "(extras.nodes)"
         )
     chosen = choose_class(request.hypervisor_class, system)
+    entries = requested.list_checks(request, system, features, chosen)
     earlier = _find_earlier_or_good(request, system, chosen)
     if earlier is None and (chosen.gate == "change" or request.against == GOOD_NAME):
         pairs = request.pairs or MIN_PAIRS_TO_QUALIFY
         request = request.model_copy(update={"fast": False, "pairs": pairs})
-    return chosen, earlier, request
+    return chosen, earlier, request, entries
 
 
 def begin_log(

@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from virtqual.errors import UsageError
 from virtqual.files.wording import Range
 from virtqual.harness import catalogue, repetitions
 from virtqual.harness.catalogue import Entry
@@ -21,7 +20,7 @@ from virtqual.site.held import Rotation
 from virtqual.site.systems import System
 from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.pairs import SIDES, Side
-from virtqual.verdict.rule import LOOKS, MIN_BOOTS, MIN_PAIRS_TO_QUALIFY
+from virtqual.verdict.rule import LOOKS, MIN_BOOTS
 
 #: Turns of each boot, but for the last of `MIN_BOOTS`: four pairs have two boots, six have three.
 TURNS_OF_BOOT = 2
@@ -29,16 +28,6 @@ TURNS_OF_BOOT = 2
 REFRAME_START_S, RUN_OVERHEAD_S = 5, 1
 #: Time that Slurm, and the notes before and after the program, add to a run that was never measured.
 MAX_START_S = 5.0
-
-
-def check_pairs(request: Request) -> None:
-    """Refuse numbers of pairs that cannot decide, or contradict each other."""
-    if request.max_pairs < MIN_PAIRS_TO_QUALIFY:
-        raise UsageError(
-            f"--max-pairs {request.max_pairs}: at least {MIN_PAIRS_TO_QUALIFY} are needed to decide"
-        )
-    if request.pairs and request.pairs > request.max_pairs:
-        raise UsageError(f"--pairs {request.pairs} is more than --max-pairs {request.max_pairs} allows")
 
 
 def look_schedule(request: Request, chosen: HypervisorClass) -> tuple[tuple[int, ...], int]:
@@ -153,14 +142,15 @@ def repeat_unfinished(job: Qualification, session: Session, part: Round) -> list
     return _make_rounds(session, ranges)
 
 
-def find_cases_of_more_nodes(job: Qualification) -> list[str]:
-    """Return the selected cases that take more nodes than can run jobs, but no more than are stated."""
+def list_not_run(job: Qualification) -> tuple[list[str], list[str]]:
+    """Return the requested checks that cannot run, by reason, and the cases for which nodes did not work.
+
+    The cases take more nodes than could run jobs when the session began, but no more than are stated.
+    """
+    selected = catalogue.select(job.entries, job.request.names, job.request.tags)
     (features, nodes), stated = job.capacity, job.system.nodes
-    return [
-        entry.case
-        for entry in catalogue.select(job.entries, job.request.names, job.request.tags)
-        if entry.nodes > nodes and not entry.explain_unfit(features, stated)
-    ]
+    too_large = [e.case for e in selected if e.nodes > nodes and not e.explain_unfit(features, stated)]
+    return catalogue.group_missing(selected, features, nodes), too_large
 
 
 def _make_rounds(session: Session, ranges: Mapping[str, tuple[int, int]]) -> list[Round]:

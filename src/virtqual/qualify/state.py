@@ -37,9 +37,6 @@ class Qualification:
     broken: list[str] = field(default_factory=list)
     #: Something in `broken` is a lost node.
     node_lost: bool = False
-    not_run: list[str] = field(default_factory=list)
-    #: See `virtqual.session.session.Basis.too_large`.
-    too_large: list[str] = field(default_factory=list)
     #: Ids of the components of the allocation that the session holds, by partition, native first.
     held: dict[str, str] = field(default_factory=dict)
     #: The nodes over which runs rotate, by partition; none if they do not.

@@ -8,7 +8,7 @@ import pytest
 from made_runs import alternating, keep, made_failure, session_of
 from virtqual import paths
 from virtqual.errors import RefusedError, UsageError
-from virtqual.qualify import opening
+from virtqual.qualify import opening, requested
 from virtqual.references import project_references
 from virtqual.runs import Answer, Result
 from virtqual.session import judge as judging
@@ -94,7 +94,8 @@ def test_a_session_with_which_later_ones_are_compared_is_not_fast(
     monkeypatch.setattr(opening, "choose_class", lambda *_: Mock(gate=gate))
     earlier = session_of(runs()) if has_earlier else None
     monkeypatch.setattr(opening, "_find_earlier_or_good", lambda *_: earlier)
-    request = opening.settle(Request(system="site", against=against, fast=True), Mock())[2]
+    monkeypatch.setattr(requested, "list_checks", Mock())
+    request = opening.settle(Request(system="site", against=against, fast=True), Mock(), None)[2]
     assert (request.pairs, request.fast) == (pairs, pairs is None)
 
 
