@@ -26,4 +26,4 @@ class copy_rate(rfm.RunOnlyRegressionTest):
 
 
 # Judged in every session of scope `full` without the first two characters of the next line.
-# judge(copy_rate, better={"rate": "higher"}, budget=1.05, margin=0.05, tags=["full"])
+# judge(copy_rate, better={"rate": "higher"}, budget="5%", margin="5%", tags=["full"])

@@ -33,6 +33,14 @@ def test_each_command_prints_its_version(name, app):
     assert (done.exit_code, done.output) == (0, f"{name} {virtqual.__version__}\n")
 
 
+@pytest.mark.parametrize("group", ["inputs", "site", "stack", "system"])
+def test_a_group_of_commands_offers_no_completion(group):
+    """It would be that of the group's name, which is no command of a shell."""
+    done = CliRunner().invoke(cli.app, [group, "--help"])
+    assert done.exit_code == 0
+    assert "completion" not in done.output
+
+
 @pytest.mark.parametrize(
     ("name", "extras"),
     [("requirements.lock", ()), ("requirements-dev.lock", ("dev",))],

@@ -39,7 +39,7 @@ def command(
         File, typer.Option(help="ESXi: what `esxcli system version get` and others printed", metavar="FILE")
     ] = None,
 ) -> None:
-    """Print what a hypervisor's host says of itself and of a VM (virtqual-host/1), for `identity --host`.
+    """Print what a hypervisor's host says of itself and of a VM, for `extras.host` of a system file.
 
     Options may be combined; see docs/preflight.md.
     """

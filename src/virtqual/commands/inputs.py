@@ -13,7 +13,9 @@ from virtqual.inputs.declarations import Input
 from virtqual.report.console import verbatim
 
 app = typer.Typer(
-    help="Download inputs of studies before a session: no run downloads them.", no_args_is_help=True
+    help="Download inputs of studies before a session: no run downloads them.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 _console = verbatim(soft_wrap=True)
 

@@ -13,7 +13,11 @@ from virtqual import paths
 from virtqual.errors import UsageError
 from virtqual.report.console import verbatim
 
-app = typer.Typer(help="Make the site directory, which has all files of a centre.", no_args_is_help=True)
+app = typer.Typer(
+    help="Make the site directory, which has all files of a centre.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 
 @app.callback()

@@ -14,7 +14,11 @@ from virtqual.stack import manifest
 from virtqual.stack import modules as module_stack
 from virtqual.stack import spack as spack_stack
 
-app = typer.Typer(help="Register installed programs, and check the registered stacks.", no_args_is_help=True)
+app = typer.Typer(
+    help="Register installed programs, and check the registered stacks.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 _console = verbatim(soft_wrap=True)
 
 

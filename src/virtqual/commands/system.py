@@ -31,7 +31,9 @@ from virtqual.site.waiting import DEFAULT_WAIT_HOURS, Wait
 from virtqual.verdict.pairs import SIDES
 
 app = typer.Typer(
-    help="Write a system file by what Slurm and the nodes show, and check one.", no_args_is_help=True
+    help="Write a system file by what Slurm and the nodes show, and check one.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 _console = verbatim(soft_wrap=True)
 #: The name under which a node prints whether it sees a file of this machine.

@@ -21,7 +21,7 @@ from virtqual.files.datafile import DataModel, parse
 from virtqual.history.nights import Notice
 
 COMMAND_TIMEOUT_S = 60
-#: The file of the state directory that names the channels of notices.
+#: The file of the site directory that names the channels of notices.
 NOTIFY = "notify.yaml"
 #: Sends a notice, or raises an error that repeats no secret.
 Channel: TypeAlias = Callable[[Notice], None]

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 from virtqual.errors import InfrastructureError, VirtqualError
 
-#: The meaning of Slurm's reasons, by their first letters, and what to do; docs/queues.md has them all.
+#: The meaning of Slurm's reasons, by their first letters, and what to do (docs/queues.md).
 _MEANINGS = {
     "Priority": "other jobs come first",
     "Resources": "it is the next job, and begins when its nodes are free",
