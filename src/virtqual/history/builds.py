@@ -134,10 +134,10 @@ def make_place(system: str, hypervisor_class: str, sessions: Iterable[Summary]) 
 
     A session without virtual values is left out if other sessions have some: its build is unknown.
     """
-    in_time = sorted(sessions, key=lambda session: session.created)
-    measured = [session for session in in_time if any(v.virtual is not None for v in session.verdicts)]
+    sessions = sorted(sessions, key=lambda session: session.created)
+    measured = [session for session in sessions if any(v.virtual is not None for v in session.verdicts)]
     sessions_by_build: dict[tuple[str, ...], list[Summary]] = defaultdict(list)
-    for session in measured or in_time:
+    for session in measured or sessions:
         sessions_by_build[get_build_key(session)].append(session)
     in_order = list(chain(*sessions_by_build.values()))
     builds = np.repeat(np.arange(len(sessions_by_build)), [*map(len, sessions_by_build.values())])
@@ -151,8 +151,8 @@ def make_place(system: str, hypervisor_class: str, sessions: Iterable[Summary]) 
     metrics = []
     for name, verdicts in verdicts_by_metric.items():
         of_metric = tuple(in_order[index] for index in verdicts)
-        order = np.argsort(np.argsort([session.created.timestamp() for session in of_metric], kind="stable"))
-        history = _make_history(builds[list(verdicts)], list(verdicts.values()), order)
+        in_time = np.argsort([session.created.timestamp() for session in of_metric], kind="stable")
+        history = _make_history(builds[list(verdicts)], list(verdicts.values()), in_time)
         better = next(iter(verdicts.values())).better
         changes = find_changes(history, len(verdicts_by_metric))
         metrics.append(MetricHistory(name, better, of_metric, history, changes))
@@ -161,14 +161,14 @@ def make_place(system: str, hypervisor_class: str, sessions: Iterable[Summary]) 
     return Place(system, hypervisor_class, names, tuple(sessions_by_build.values()), tuple(metrics))
 
 
-def _make_history(builds: Ints, verdicts: Sequence[Verdict], order: Ints) -> History:
+def _make_history(builds: Ints, verdicts: Sequence[Verdict], in_time: Ints) -> History:
     spreads = np.array([verdict.spread for verdict in verdicts], dtype=np.float64)
     pairs = np.array([verdict.pairs for verdict in verdicts])
     sign = 1 if verdicts[0].better == "lower" else -1
     native = sign * np.log([verdict.native or math.nan for verdict in verdicts])
     virtual = sign * np.log([verdict.virtual or math.nan for verdict in verdicts])
     log = np.array([verdict.overhead.log if verdict.overhead else math.nan for verdict in verdicts])
-    return History(builds, log, shrink_variances(spreads**2, pairs) / pairs, native, virtual, order)
+    return History(builds, log, shrink_variances(spreads**2, pairs) / pairs, native, virtual, in_time)
 
 
 def get_build_key(session: Summary) -> tuple[str, ...]:
@@ -242,8 +242,8 @@ def describe_changes(place: Place, marks: Sequence[Mark]) -> list[ChangeText]:
     texts = [_describe_steps(place, steps_by_place[key], marks) for key in sorted(steps_by_place)]
     for metric in place.metrics:
         if drift := metric.changes.drift:
-            in_time = sorted(metric.sessions, key=lambda session: session.created)
-            since, noticed = in_time[drift.since].session, in_time[drift.noticed].session
+            in_time = metric.history.in_time
+            since, noticed = (metric.sessions[in_time[at]].session for at in (drift.since, drift.noticed))
             size = f"{abs(math.expm1(drift.rate)):.2%} (standard error {drift.error:.2%})"
             rate = f"{size} {'slower' if drift.rate > 0 else 'faster'} a session"
             texts.append(ChangeText(f"a drift since {since}, noticed at {noticed}", ((metric.name, rate),)))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -58,8 +57,8 @@ class History:
     #: Logarithms of the cost of a run on either side, positive is worse; NaN if unknown.
     native: Floats
     virtual: Floats
-    #: Place of each session in time, from 0.
-    order: Ints
+    #: Numbers of the sessions in the order of time.
+    in_time: Ints
 
 
 @dataclass(frozen=True)
@@ -116,23 +115,25 @@ def find_changes(history: History, metrics: int) -> Changes:
     fit = _Fit(history.log, 1 / variance)
     least_error = min(fit.step_error(0, at, count) for at in range(1, count))
     least = (math.sqrt(penalty) + POWER_SIGMAS) * least_error
-    in_time = np.argsort(history.order)
     limit = _limit_sums(DRIFT_ALPHA / (2 * metrics), count)
-    drift = _find_drift(history.log[in_time], variance[in_time], limit, df)
-    places = _find_places(history, fit, penalty)
-    if drift and not places:
-        places = [(0, _find_likeliest(history.builds, fit), count)]
-    bounds = [0, *(at for _, at, _ in places), count]
+    drift = _find_drift(history.log[history.in_time], variance[history.in_time], limit, df)
+    machine_gains = MACHINE_GAIN * (np.diff(history.builds, prepend=-1) == 0)
+    bounds = _partition(fit, penalty + machine_gains)
+    if drift and len(bounds) == 2:
+        gains = [fit.gain(0, at, count) - machine_gains[at] for at in range(1, count)]
+        bounds.insert(1, 1 + int(np.argmax(gains)))
     level = np.concatenate([np.full(end - at, fit.mean(at, end)) for at, end in itertools.pairwise(bounds)])
     residuals = history.log - level
     # Steps raise the sums of a drift, and a long drift looks like steps: the better explanation is chosen.
     # Within a build a drift is preferred, between builds a step.
-    squares = float((residuals**2 / variance).sum()) + penalty * (len(places) - 1)
-    is_between_builds = any(history.builds[at] > history.builds[at - 1] for _, at, _ in places)
+    squares = float((residuals**2 / variance).sum()) + penalty * (len(bounds) - 3)
+    is_between_builds = any(machine_gains[at] == 0 for at in bounds[1:-1])
     if drift and drift.squares < squares + (-MACHINE_GAIN if is_between_builds else LIKELY_GAIN):
         return Changes((), drift, spread, least)
-    steps = tuple(_make_step(history, fit, *place) for place in places)
-    drift = _find_drift(residuals[in_time], variance[in_time], limit, df)
+    steps = tuple(
+        _make_step(history, fit, *place) for place in zip(bounds, bounds[1:], bounds[2:], strict=False)
+    )
+    drift = _find_drift(residuals[history.in_time], variance[history.in_time], limit, df)
     return Changes(steps, drift, spread, least)
 
 
@@ -191,62 +192,25 @@ class _Fit:
         return self.squares(start, end) - self.squares(start, at) - self.squares(at, end)
 
 
-def _partition(fit: _Fit, bounds: Sequence[int], penalty: float) -> list[int]:
-    """Return the bounds, without the first and the last, at which stretches of one mean meet.
+def _partition(fit: _Fit, penalties: Floats) -> list[int]:
+    """Return the bounds of stretches of one mean, from 0 to the number of sessions.
 
-    The sum of all squares, with a penalty for each stretch, is minimal: optimal partitioning (Jackson et al.
-    2005, "An algorithm for optimal partitioning of data on an interval").
+    The sum of all squares, with the penalty of each session that begins a stretch, is minimal: optimal
+    partitioning (Jackson et al. 2005, "An algorithm for optimal partitioning of data on an interval").
     """
-    weight, first, _ = fit.sums[:, np.array(bounds)]
+    weight, first, _ = fit.sums
+    count = len(penalties)
     # The squares of the values are left out of the sums: they are the same for all partitions.
-    best_costs, begins = np.zeros(len(bounds)), np.zeros(len(bounds), dtype=np.int64)
-    for number in range(1, len(bounds)):
-        values = first[number] - first[:number]
-        costs = best_costs[:number] - values * values / (weight[number] - weight[:number])
-        begins[number] = int(costs.argmin())
-        best_costs[number] = costs[begins[number]] + penalty
-    points, number = [], int(begins[-1])
-    while number:
-        points.append(bounds[number])
-        number = int(begins[number])
-    return points[::-1]
-
-
-def _find_places(history: History, fit: _Fit, penalty: float) -> list[tuple[int, int, int]]:
-    """Return the steps, each with the begin and end of the stretch around it."""
-    count = len(history.log)
-    starts = [0, *(int(i) for i in np.flatnonzero(np.diff(history.builds)) + 1), count]
-    points = {0, count, *_partition(fit, starts, penalty)}
-    for begin, end in itertools.pairwise(starts):
-        # The steps within a build cannot explain more than all of its squares.
-        if fit.squares(begin, end) > penalty:
-            points.update(_partition(fit, range(begin, end + 1), penalty))
-    bounds = sorted(points)
-    while len(bounds) > 2:
-        gains = [fit.gain(*bounds[k - 1 : k + 2]) for k in range(1, len(bounds) - 1)]
-        if min(gains) >= penalty:
-            break
-        # Another step explains the same sessions.
-        del bounds[1 + int(np.argmin(gains))]
-    places = []
-    for k in range(1, len(bounds) - 1):
-        bounds[k] = _move_into_build(history.builds, fit, *bounds[k - 1 : k + 2])
-        places.append((bounds[k - 1], bounds[k], bounds[k + 1]))
-    return places
-
-
-def _find_likeliest(builds: Ints, fit: _Fit) -> int:
-    """Return the best place of a single step: between builds, unless one within a build is far better."""
-    gains = np.array([fit.gain(0, at, len(builds)) for at in range(1, len(builds))])
-    return 1 + int(np.argmax(gains - MACHINE_GAIN * (np.diff(builds) == 0)))
-
-
-def _move_into_build(builds: Ints, fit: _Fit, begin: int, at: int, end: int) -> int:
-    """Return a better place of a step within one of the builds beside it; else the place itself."""
-    beside = (builds[at - 1], builds[at])
-    within = [i for i in range(begin + 1, end) if builds[i] == builds[i - 1] and builds[i] in beside]
-    best = max(within, key=lambda i: fit.gain(begin, i, end), default=at)
-    return best if fit.gain(begin, best, end) > fit.gain(begin, at, end) + MACHINE_GAIN else at
+    best_costs, begins = np.zeros(count + 1), np.zeros(count + 1, dtype=np.int64)
+    for end in range(1, count + 1):
+        values = first[end] - first[:end]
+        costs = best_costs[:end] + penalties[:end] - values * values / (weight[end] - weight[:end])
+        begins[end] = int(costs.argmin())
+        best_costs[end] = costs[begins[end]]
+    bounds = [count]
+    while bounds[-1]:
+        bounds.append(int(begins[bounds[-1]]))
+    return bounds[::-1]
 
 
 def _make_step(history: History, fit: _Fit, begin: int, at: int, end: int) -> Step:

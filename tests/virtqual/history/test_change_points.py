@@ -1,5 +1,7 @@
 """Simulated histories, whose changes are known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,8 +17,8 @@ def make_history(rng, virtual=0.0, native=0.0, builds=BUILD, boots=0.0):
     count = len(builds)
     night = rng.normal(0, 0.02, count) + native
     log = virtual - native + rng.normal(0, ERROR, count) + rng.normal(0, boots, count)
-    order = np.arange(count, dtype=np.int64)
-    return History(builds, log, np.full(count, ERROR**2), night, night + log, order)
+    in_time = np.arange(count, dtype=np.int64)
+    return History(builds, log, np.full(count, ERROR**2), night, night + log, in_time)
 
 
 def draw(rng, *sides, metrics=METRICS, **noise):
@@ -103,7 +105,7 @@ def test_nights_that_differ_much_do_not_acquit_a_build(rng):
     for _ in range(100):
         quiet = make_history(rng, (BUILD >= 6) * 0.15)
         night = rng.normal(0, 0.1, len(BUILD))
-        loud = History(BUILD, quiet.log, quiet.variance, night, night + quiet.log, quiet.order)
+        loud = replace(quiet, native=night, virtual=night + quiet.log)
         causes += [step.cause for step in find_changes(loud, METRICS).steps]
     assert len(causes) >= 95
     assert causes.count("native") <= 1
@@ -148,8 +150,6 @@ def test_sessions_that_are_sure_weigh_more(rng):
     log, variance = plain.log.copy(), plain.variance.copy()
     log[-3:] += 0.3
     variance[-3:] = 0.3**2
-    unsure = History(plain.builds, log, variance, plain.native, plain.virtual, plain.order)
-    assert find_changes(unsure, METRICS).steps == ()
+    assert find_changes(replace(plain, log=log, variance=variance), METRICS).steps == ()
     log[-3:] += 0.3
-    sure = History(plain.builds, log, plain.variance, plain.native, plain.virtual, plain.order)
-    assert len(find_changes(sure, METRICS).steps) == 1
+    assert len(find_changes(replace(plain, log=log), METRICS).steps) == 1
