@@ -177,7 +177,6 @@ def site(tmp_path: Path) -> Site:
     program = shutil.copy(FAKE / "lmp", stack)
     Manifest(
         name="fake",
-        pins="none",
         programs=(
             Program.from_files(
                 Path(program),

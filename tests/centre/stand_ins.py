@@ -34,7 +34,7 @@ def write(site: Path, truth: dict, nodes: list[str]) -> None:
         program("stress-ng", "stress-ng", "0.15.06"),
         program("osu", "osu_latency", "7.4", **osu),
     )
-    Manifest(name="rehearsed", pins="none", programs=programs).write(stack)
+    Manifest(name="rehearsed", programs=programs).write(stack)
 
 
 def plant(site: Path, truth: dict, nodes: list[str]) -> None:

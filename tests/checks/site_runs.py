@@ -27,7 +27,7 @@ def make_stack(site, name, *programs):
     """Set up another stack on the site."""
     stack = site.path / "site/stacks" / name
     stack.mkdir(exist_ok=True)
-    Manifest(name=name, pins="none", programs=programs).write(stack)
+    Manifest(name=name, programs=programs).write(stack)
 
 
 def make_program(path, name, version, **fields):

@@ -90,13 +90,13 @@ class Program(BaseModel):
 
 
 class Manifest(BaseModel):
-    """A stack, as in its ``manifest.json``; `pins` identifies the versions that were asked for."""
+    """A stack, as in its ``manifest.json``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_: Literal["virtqual-stack/1"] = Field(alias="schema", default="virtqual-stack/1")
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
-    pins: str
+    pins: str | None = None  # identity of the recipe by which the registry stack was set up
     programs: tuple[Program, ...]
 
     @property

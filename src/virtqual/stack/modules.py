@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -80,12 +79,10 @@ def register(file: Path, stacks: Path) -> Manifest:
             problems.append(document.problem(("programs", name), f"{error}."))
     if problems:
         raise DataError(problems)
-    text = file.read_bytes()
-    pins = hashlib.sha256(text).hexdigest()[:16]
-    stack = Manifest(name=content.name, pins=pins, programs=tuple(programs))
+    stack = Manifest(name=content.name, programs=tuple(programs))
     directory = stacks / content.name
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / FILE).write_bytes(text)
+    (directory / FILE).write_bytes(file.read_bytes())
     sbom.write(stack, directory)
     stack.write(directory)
     return stack

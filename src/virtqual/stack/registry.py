@@ -13,6 +13,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +85,8 @@ def plan(stacks: Path, recipe: dict[str, Any] | None, extra_packages: tuple[str,
     """
     stack = recipe is not None
     recipe = recipe or {"wheels": (), "packages": (), "unpacked": ()}
-    stamp = stacks / NAME / "wheels.txt"
-    installed = stamp.read_text(encoding="utf-8").split() if stamp.is_file() else []
+    site_packages = str(_find_site_packages(stacks / NAME / "prefix"))
+    installed = {f"{wheel.name}=={wheel.version}" for wheel in metadata.distributions(path=[site_packages])}
     wheels = tuple(wheel for wheel in recipe["wheels"] if wheel not in installed)
     packages = tuple(dict.fromkeys((*recipe["packages"], *extra_packages)))
     if packages and shutil.which("dpkg-query") is None:
@@ -107,7 +108,7 @@ def install(stacks: Path, todo: InstallPlan) -> None:
         for package in todo.unpacked:
             _unpack(package, stacks / NAME / UNPACKED / package)
         if todo.wheels:
-            _install_wheels(stacks / NAME, todo.wheels)
+            _install_wheels(stacks / NAME / "prefix", todo.wheels)
     except InfrastructureError as error:
         raise InfrastructureError(f"{error}{_NO_REGISTRY_STACK if todo.stack else ''}") from error
 
@@ -138,20 +139,18 @@ def _unpack(package: str, directory: Path) -> None:
     (directory / VERSION_FILE).write_text(version, encoding="utf-8")
 
 
-def _install_wheels(target: Path, wheels: tuple[str, ...]) -> None:
-    python = target / "prefix/bin/python"
-    target.mkdir(parents=True, exist_ok=True)
+def _install_wheels(prefix: Path, wheels: tuple[str, ...]) -> None:
+    python = prefix / "bin/python"
     if not python.exists():
-        command = [sys.executable, "-m", "venv", str(target / "prefix")]
+        command = [sys.executable, "-m", "venv", str(prefix)]
         execute.run_checked(command, "could not make a Python environment")
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet"]
     execute.run_checked([*pip, "install", "--no-deps", *wheels], "pip could not install the wheels")
-    stamp = target / "wheels.txt"
-    installed = stamp.read_text(encoding="utf-8").split() if stamp.is_file() else []
-    # A wheel of another version was replaced.
-    names = {wheel.split("==")[0] for wheel in wheels}
-    kept = [wheel for wheel in installed if wheel.split("==")[0] not in names]
-    stamp.write_text("\n".join((*kept, *wheels)) + "\n", encoding="utf-8")
+
+
+def _find_site_packages(prefix: Path) -> Path:
+    """Return the directory of the wheels of a Python environment."""
+    return prefix / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"
 
 
 def write_manifest(stacks: Path, recipe: dict[str, Any]) -> Manifest:
@@ -160,7 +159,7 @@ def write_manifest(stacks: Path, recipe: dict[str, Any]) -> Manifest:
     prefix = target / "prefix"
     places = {
         "prefix": str(prefix),
-        "site": str(prefix / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"),
+        "site": str(_find_site_packages(prefix)),
         "unpacked": str(target / UNPACKED),
         "lib": f"/usr/lib/{sysconfig.get_config_var('MULTIARCH') or 'x86_64-linux-gnu'}",
     }

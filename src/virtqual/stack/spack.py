@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -59,13 +58,8 @@ def register(environment: Path, directory: Path) -> Manifest:
     ]
     if not programs:
         raise InfrastructureError(f"no program is installed: run `spack -e {environment} install`")
-    needed = {package.hash: package for *_, root in programs for package in _find_needed(root, packages)}
-    stack = Manifest(
-        name=NAME,
-        pins=hashlib.sha256(" ".join(sorted(needed)).encode()).hexdigest()[:16],
-        programs=tuple(_describe_program(*program, packages) for program in programs),
-    )
-    _check_unchanged(stack, directory / manifest.FILE, needed.values())
+    stack = Manifest(name=NAME, programs=tuple(_describe_program(*program, packages) for program in programs))
+    _check_unchanged(stack, directory / manifest.FILE, packages.values())
     directory.mkdir(parents=True, exist_ok=True)
     for name in ("spack.lock", "spack.yaml"):
         shutil.copy(environment / name, directory / name)

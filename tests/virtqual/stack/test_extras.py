@@ -54,6 +54,17 @@ def test_a_change_of_any_of_its_sources_builds_it_again(stacks):
         registry.write_manifest(stacks, recipe)
 
 
+@pytest.mark.parametrize(("installed", "missing"), [("0", ("w==1",)), ("1", ())])
+def test_a_wheel_is_missing_unless_its_version_is_installed(stacks, monkeypatch, installed, missing):
+    monkeypatch.setattr(registry.shutil, "which", lambda name: name)
+    recipe = registry.choose_recipe(stacks)
+    assert registry.plan(stacks, recipe).wheels == ("w==1",)
+    site_packages = registry._find_site_packages(stacks / "registry/prefix")
+    (site_packages / "w.dist-info").mkdir(parents=True)
+    (site_packages / "w.dist-info/METADATA").write_text(f"Name: w\nVersion: {installed}\n")
+    assert registry.plan(stacks, recipe).wheels == missing
+
+
 def test_an_unknown_extra_is_refused(stacks):
     with pytest.raises(UsageError, match=r"no extra 'larg': did you mean large\?"):
         registry.choose_recipe(stacks, ["larg"])

@@ -33,7 +33,7 @@ def test_a_program_with_its_files(tmp_path):
         sums={"table": "b" * 64, "bench": "c" * 64},
         purl="pkg:generic/stream@5.10",
     )
-    sbom.write(Manifest(name="spack", pins="p", programs=(program,)), tmp_path)
+    sbom.write(Manifest(name="spack", programs=(program,)), tmp_path)
     described = read_components(tmp_path)["stream"]
     assert described["hashes"] == [{"alg": "SHA-256", "content": program.sha256}]
     assert (described["version"], described["purl"]) == ("5.10", "pkg:generic/stream@5.10")
@@ -42,12 +42,12 @@ def test_a_program_with_its_files(tmp_path):
 
 
 def test_a_program_without_a_known_package(tmp_path):
-    sbom.write(Manifest(name="own", pins="p", programs=(make_program(tmp_path),)), tmp_path)
+    sbom.write(Manifest(name="own", programs=(make_program(tmp_path),)), tmp_path)
     assert "purl" not in read_components(tmp_path)["stream"]
 
 
 def test_python_packages(tmp_path):
-    made = Manifest(name="own", pins="p", programs=())
+    made = Manifest(name="own", programs=())
     first = sbom.write(made, tmp_path).read_bytes()
     assert sbom.write(made, tmp_path).read_bytes() == first
     rich = read_components(tmp_path)["rich"]
