@@ -23,6 +23,7 @@ from virtqual.session.pairing import cases_of, series_of
 from virtqual.session.session import Session
 from virtqual.verdict import SessionVerdict, judge_sessions
 from virtqual.verdict.budget import HypervisorClass
+from virtqual.verdict.pairs import SIDES
 from virtqual.verdict.rule import LOOKS, MIN_PAIRS_TO_QUALIFY
 from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SlowRuns
 
@@ -123,8 +124,7 @@ def admitted_of(session: Session, hypervisor_class: str = "", *, earlier: Sessio
     """
     failed = [(failure.check, failure.why) for failure in session.failures]
     chosen = hypervisor_class or session.hypervisor_class
-    partitions = {"native": session.identity["native"], "virtual": session.identity["virtual"]}
-    rdma_sides = [side for side, facts in partitions.items() if "rdma" in facts.get("features", ())]
+    rdma_sides = [side for side in SIDES if "rdma" in session.identity[side].get("features", ())]
     return admit(session.runs, policy(), chosen, failed, earlier.runs if earlier else (), rdma_sides)
 
 

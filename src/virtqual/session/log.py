@@ -37,7 +37,7 @@ from virtqual.session.session import (
     Session,
     SessionDocument,
 )
-from virtqual.session.shared import Facts, compact, expect, load_strictly, packed, refer
+from virtqual.session.shared import Facts, compact, expect, load_strictly, refer
 from virtqual.stack.loaded import LoadedSoftware
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -180,8 +180,8 @@ class Log:
     """The log of the session in a directory."""
 
     directory: Path
-    #: Digests of facts in the file.
-    _written: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+    #: The facts in the file.
+    _facts: Facts = field(default_factory=Facts, init=False, repr=False, compare=False)
 
     @property
     def path(self) -> Path:
@@ -198,12 +198,11 @@ class Log:
         """
         facts: dict[str, str] = {}
         lines = [_encode(event, facts)]
-        if facts and not self._written:
-            self._written.update(self._read_digests())
-        new_facts = {digest: text for digest, text in facts.items() if digest not in self._written}
-        if new_facts:
-            lines.insert(0, _encode(FactsWritten(zlib=packed(new_facts)), {}))
+        if facts and not self._facts.contents:
+            self._read_facts()
         try:
+            if new_facts := self._facts.pack_new(facts):
+                lines.insert(0, _encode(FactsWritten(zlib=new_facts), {}))
             with hold_lock(self.path, os.O_APPEND) as file:
                 end, crc = self._find_end(file)
                 _write(file, end, seal(lines, crc))
@@ -212,18 +211,16 @@ class Log:
         except OSError as error:
             why = error.strerror or str(error)
             raise InfrastructureError(f"{self.path}: the session's log cannot be written: {why}") from error
-        self._written.update(new_facts)
+        if new_facts:
+            self._facts.unpack(new_facts)
 
-    def _read_digests(self) -> Iterable[str]:
-        """Return the digests of all facts in the file."""
-        facts = Facts()
+    def _read_facts(self) -> None:
         if self.path.exists():
             for _, line in intact_lines(self._read(), str(self.path), lenient=True):
                 # Runs are not read: each round begins here.
                 if line.startswith(b'{"event":"facts"'):
                     with suppress(ValueError, KeyError, TypeError):
-                        facts.unpack(load_strictly(line)["zlib"])
-        return facts.contents
+                        self._facts.unpack(load_strictly(line)["zlib"])
 
     def _find_end(self, descriptor: int) -> tuple[int, int]:
         """Return the position after the last whole line of the file, and the checksum in its seal."""

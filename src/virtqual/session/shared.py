@@ -54,14 +54,16 @@ def refer(value: Any, facts: dict[str, str]) -> dict[str, str]:
     return {_KEY: digest}
 
 
-def packed(facts: Mapping[str, str]) -> str:
-    """Return the JSON texts of facts, compressed, as text."""
+def packed(facts: Mapping[str, str], max_bytes: int | None = None) -> str:
+    """Return the JSON texts of facts, compressed, as text; raise `OSError` if they are too large."""
     content = ",".join(f'"{digest}":{text}' for digest, text in facts.items())
+    if max_bytes is not None and len(content) + 2 > max_bytes:
+        raise OSError("it would describe more nodes and programs than can be read; begin a new session")
     return base64.b85encode(zlib.compress(f"{{{content}}}".encode(), 9)).decode()
 
 
 class Facts:
-    """The facts of a log, as far as it was read."""
+    """The facts of a log, as far as it was read or written."""
 
     def __init__(self) -> None:
         #: By digest.
@@ -69,17 +71,26 @@ class Facts:
         self._bytes = 0
         self._made: dict[tuple[Callable[..., Any], str], Any] = {}
 
+    def pack_new(self, facts: Mapping[str, str]) -> str | None:
+        """Return the facts that the log lacks, packed; None if it has all. See `packed` for errors."""
+        new_facts = {digest: text for digest, text in facts.items() if digest not in self.contents}
+        return packed(new_facts, self._max_bytes) if new_facts else None
+
+    @property
+    def _max_bytes(self) -> int:
+        """The size of the facts that the next line may have."""
+        return min(MAX_FACTS_BYTES, MAX_ALL_FACTS_BYTES - self._bytes)
+
     def unpack(self, text: str) -> None:
         """Add the facts in a packed text; raise `ValueError` if they are damaged, or too large for a log."""
         unpacker = zlib.decompressobj()
-        # 0 would be no limit.
-        max_bytes = max(min(MAX_FACTS_BYTES, MAX_ALL_FACTS_BYTES - self._bytes), 1)
         try:
-            unpacked = unpacker.decompress(base64.b85decode(text), max_bytes)
+            # One more than is allowed: zlib takes 0 for no limit.
+            unpacked = unpacker.decompress(base64.b85decode(text), self._max_bytes + 1)
         except zlib.error as error:
             raise ValueError(f"its facts cannot be unpacked: {error}") from None
         facts = load_strictly(unpacked)
-        if not isinstance(facts, dict) or not unpacker.eof:
+        if not isinstance(facts, dict) or not unpacker.eof or len(unpacked) > self._max_bytes:
             raise ValueError("its facts are not of this form, or too large")
         self._bytes += len(unpacked)
         for digest, content in facts.items():

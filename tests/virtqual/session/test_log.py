@@ -259,6 +259,20 @@ def test_all_facts_of_a_log_together_are_limited(log, monkeypatch):
             log.session()
 
 
+def test_no_more_facts_are_written_than_can_be_read(log, monkeypatch):
+    runs = [made_run("native", pair, start=float(pair), check=f"case {pair}") for pair in range(3)]
+    log.append(Finished(run=runs[0]))
+    facts = json.loads(unsealed(log)[1])["zlib"]
+    monkeypatch.setattr(shared, "MAX_ALL_FACTS_BYTES", 2 * len(zlib.decompress(base64.b85decode(facts))))
+    log.append(Finished(run=runs[1]))
+    for writer in (log, Log(log.directory)):
+        with pytest.raises(InfrastructureError, match="more nodes and programs than can be read; begin a new"):
+            writer.append(Finished(run=runs[2]))
+        # Facts that it has are no new ones.
+        writer.append(Finished(run=runs[1]))
+    assert log.session().runs == runs[:2]
+
+
 BAD_IDENTITY = '{"bad":1}'
 BAD_SETUP = '{"identity":{"n":{"bad":1}},"results":[]}'
 
