@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -20,7 +21,7 @@ from virtqual.report.terminal import Terminal
 from virtqual.session.conclusion import EXIT_CODES
 from virtqual.session.judge import choose_min_pairs
 from virtqual.session.measured import read_series
-from virtqual.session.measured_cases import Allowed, cases_of_file
+from virtqual.session.measured_cases import CaseMaker
 from virtqual.verdict import SessionVerdict, first_of, judge_sessions
 from virtqual.verdict.budget import Budget, BudgetError, Gate
 from virtqual.verdict.notation import read_budget
@@ -72,16 +73,17 @@ def command(
     stated: dict[Gate, Budget] = {}
     if budget is not None and margin is not None:
         stated = {gate: Budget.build(budget, margin=margin, gate=gate) for gate in get_args(Gate)}
-    allowed = Allowed(project_references(), hypervisor_class, stated)
-    judged = _judge_file(file, allowed, against or "")
+    judged = _judge_file(file, hypervisor_class, stated, against or "")
     (_print_lines if as_json else _print_tables)(judged)
     raise typer.Exit(EXIT_CODES[first_of(answer.outcome for _, answer in judged)])
 
 
-def _judge_file(file: Path, allowed: Allowed, against: str) -> list[tuple[str, SessionVerdict]]:
+def _judge_file(
+    file: Path, class_name: str, stated: Mapping[Gate, Budget], against: str
+) -> list[tuple[str, SessionVerdict]]:
     """Return the sessions of a file by name, and the verdict of each."""
-    name = allowed.hypervisor_class
-    chosen = allowed.references.hypervisor_class(name) if name else None
+    references = project_references()
+    chosen = references.hypervisor_class(class_name) if class_name else None
     file = Path("/dev/stdin") if str(file) == "-" else file
     # The samples of a large file stay alive: the collector would visit all of them again and again, in vain.
     gc.disable()
@@ -89,7 +91,7 @@ def _judge_file(file: Path, allowed: Allowed, against: str) -> list[tuple[str, S
         # It is shown on a terminal only.
         with verbatim(stderr=True).status(Text(f"reading {file}")) as status:
             series = read_series(file, lambda rows: status.update(Text(f"reading {file}: {rows:,} rows")))
-            cases = cases_of_file(str(file), series, allowed, against)
+            cases = CaseMaker(str(file), references, class_name, stated).make_all(series, against)
             status.update(Text(f"judging {sum(map(len, cases)):,} series"))
             answers = judge_sessions(cases, hypervisor_class=chosen, min_pairs=choose_min_pairs(chosen))
             return list(zip(series, answers, strict=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,79 +24,70 @@ MIN_EARLIER_NOISE = 0.002
 _STATE_BUDGET = "state it by --budget 5% --margin 3%, or give the metric a budget under references/."
 
 
-@dataclass(frozen=True)
-class Allowed:
-    """The budgets of a file: those of a class (empty: none), and the stated ones for all other metrics."""
+@dataclass
+class CaseMaker:
+    """Makes the cases of a file of pairs; a mistake of a metric is noted once."""
 
+    file: str
     references: References
+    #: Its budgets and noise count for the metrics that it knows; empty for no class.
     hypervisor_class: str
-    #: By gate; empty if none was stated.
+    #: The budgets of all other metrics by gate; empty if none was stated.
     stated: Mapping[Gate, Budget]
+    _problems: dict[tuple[str, str], Problem] = field(default_factory=dict, init=False)
 
+    def make_all(self, sessions: Mapping[str, Sequence[FileSeries]], against: str = "") -> list[list[Case]]:
+        """Return the cases of each session, in the order of the file.
 
-def cases_of_file(
-    file: str, sessions: Mapping[str, Sequence[FileSeries]], allowed: Allowed, against: str = ""
-) -> list[list[Case]]:
-    """Return the cases of each session of a file, in the order of the file.
+        Parameters
+        ----------
+        sessions
+            Series by session (`virtqual.session.measured.read_series`); their rows are forgotten.
+        against
+            The session with which the others are compared; empty if there is none.
 
-    Parameters
-    ----------
-    sessions
-        Series by session (`virtqual.session.measured.read_series`); their rows are forgotten.
-    against
-        The session with which the others are compared; empty if there is none.
-
-    Raises
-    ------
-    UsageError
-        There is no such session.
-    DataError
-        A metric has no budget, or another unit or direction than in the catalogue or in that session; with
-        file and line.
-    """
-    if against and against not in sessions:
-        raise UsageError(f"{file}: has no session {against!r} (--against): {suggest(against, sessions)}")
-    maker = _CaseMaker(file, allowed)
-    paired = {
-        name: [(file_series, maker.pair_runs(file_series)) for file_series in all_series]
-        for name, all_series in sessions.items()
-    }
-    earlier = {series.id: series for _, series in paired[against]} if against else None
-    cases = [
-        maker.make_cases(all_series, None if name == against else earlier)
-        for name, all_series in paired.items()
-    ]
-    if maker.problems:
-        raise DataError(list(maker.problems.values())[:MAX_MISTAKES_SHOWN])
-    return cases
-
-
-class _CaseMaker:
-    """Makes cases; a mistake of a metric is noted once."""
-
-    def __init__(self, file: str, allowed: Allowed) -> None:
-        self.problems: dict[tuple[str, str], Problem] = {}
-        self._file = file
-        self._references, self._stated = allowed.references, allowed.stated
-        self._class_name = name = allowed.hypervisor_class
-        self._class_gate: Gate = allowed.references.hypervisor_class(name).gate if name else "overhead"
+        Raises
+        ------
+        UsageError
+            There is no such session.
+        DataError
+            A metric has no budget, or another unit or direction than in the catalogue or in that session;
+            with file and line.
+        """
+        if against and against not in sessions:
+            names = suggest(against, sessions)
+            raise UsageError(f"{self.file}: has no session {against!r} (--against): {names}")
+        paired = {
+            name: [(file_series, self._pair_runs(file_series)) for file_series in all_series]
+            for name, all_series in sessions.items()
+        }
+        earlier = {series.id: series for _, series in paired[against]} if against else None
+        cases = [
+            self._make_cases(all_series, None if name == against else earlier)
+            for name, all_series in paired.items()
+        ]
+        if self._problems:
+            raise DataError(list(self._problems.values())[:MAX_MISTAKES_SHOWN])
+        return cases
 
     def _add_problem(self, series: FileSeries, column: str, message: str) -> None:
-        problem = Problem(self._file, series.line, column, message)
-        self.problems.setdefault((series.metric, column), problem)
+        problem = Problem(self.file, series.line, column, message)
+        self._problems.setdefault((series.metric, column), problem)
 
-    def pair_runs(self, file_series: FileSeries) -> Series:
+    def _pair_runs(self, file_series: FileSeries) -> Series:
         """Return a series of the file as pairs."""
-        metric = self._references.metrics.get(file_series.metric)
+        metric = self.references.metrics.get(file_series.metric)
         if metric is None or _list_differences(file_series, metric):
             metric = _make_metric(file_series)
         return file_series.pair_runs(metric)
 
-    def make_cases(
+    def _make_cases(
         self, session: Sequence[tuple[FileSeries, Series]], earlier: Mapping[str, Series] | None
     ) -> list[Case]:
         """Return the cases of a session, compared with the series of an earlier one if it is given."""
-        gates = list_gates(self._class_gate, has_earlier=earlier is not None)
+        name = self.hypervisor_class
+        class_gate: Gate = self.references.hypervisor_class(name).gate if name else "overhead"
+        gates = list_gates(class_gate, has_earlier=earlier is not None)
         cases = []
         for file_series, series in session:
             for gate in gates:
@@ -121,8 +112,8 @@ class _CaseMaker:
 
     def _find_budget(self, file_series: FileSeries, series: Series, gate: Gate) -> Budget | None:
         """Return the reviewed budget, or the stated one; note a problem and return None if there is none."""
-        references, class_name = self._references, self._class_name
-        stated, name = self._stated.get(gate), file_series.metric
+        references, class_name = self.references, self.hypervisor_class
+        stated, name = self.stated.get(gate), file_series.metric
         metric = references.metrics.get(name) if class_name else None
         if metric is None:
             if stated is None:
@@ -154,7 +145,7 @@ class _CaseMaker:
         """Return the reviewed noise; if there is none, that of the earlier session or the declared one."""
         if series.metric.family != "measured":
             try:
-                return self._references.prior(series, self._class_name)
+                return self.references.prior(series, self.hypervisor_class)
             except NoReferenceError:
                 pass
         if baseline is None:

@@ -22,7 +22,7 @@ from virtqual.files.datafile import DataError
 from virtqual.references import project_references
 from virtqual.session import measured
 from virtqual.session.measured import COLUMNS, read_series
-from virtqual.session.measured_cases import MIN_EARLIER_NOISE, Allowed, cases_of_file
+from virtqual.session.measured_cases import MIN_EARLIER_NOISE, CaseMaker
 from virtqual.session.pairing import DECLARED_NOISE
 from virtqual.verdict import Verdict
 from virtqual.verdict.budget import Budget, BudgetReason, Term
@@ -273,8 +273,8 @@ def find_cases(tmp_path):
         (tmp_path / "pairs.csv").write_text(text_of([row for table in tables for row in table]), "utf-8")
         stated = {gate: Budget.build(0.05, margin=0.03, gate=gate) for gate in ("overhead", "change")}
         references = dataclasses.replace(project_references(), **references)
-        allowed = Allowed(references, hypervisor_class, stated if is_stated else {})
-        return cases_of_file("pairs.csv", read_series(tmp_path / "pairs.csv"), allowed, against)
+        maker = CaseMaker("pairs.csv", references, hypervisor_class, stated if is_stated else {})
+        return maker.make_all(read_series(tmp_path / "pairs.csv"), against)
 
     return find
 
