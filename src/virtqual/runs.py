@@ -22,7 +22,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 T = TypeVar("T")
 
 #: The share of the median by which repetitions differ that do not stall; a slow run differs by as much.
-NEAR = 0.25
+NEAR_SHARE = 0.25
 #: Names from outside: text that is safe in a path, a command line and a terminal.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}$")]
 #: The name of a host or VM, which may hold blanks.
@@ -41,7 +41,7 @@ def typical_value(values: Sequence[float]) -> float:
     """
     middle = statistics.median(values)
     distances = sorted(abs(value - middle) for value in values)
-    reach = max(NEAR * middle, distances[max(len(values) // 2 - 1, 0)])
+    reach = max(NEAR_SHARE * middle, distances[max(len(values) // 2 - 1, 0)])
     return statistics.fmean(value for value in values if abs(value - middle) <= reach)
 
 

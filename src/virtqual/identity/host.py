@@ -230,7 +230,7 @@ def read_vmx(text: str) -> Fields:
 
 def read_esxcli(text: str) -> Fields:
     """Read the outputs of ``esxcli system version get``, ``hardware cpu global get`` and ``memory get``."""
-    keys = dict(re.findall(r"^\s*([A-Z][\w ]+): (.+?)\s*$", text, re.MULTILINE))
+    keys = dict(re.findall(r"^\s*([A-Z][\w ]+): (\S.*?)\s*$", text, re.MULTILINE))
     fields: Fields = {}
     if "Product" in keys and "Version" in keys and "Build" in keys:
         build = keys["Build"].removeprefix("Releasebuild-")

@@ -61,7 +61,7 @@ def _read_record(path: Path, written_ns: int) -> Host:
     is_script = gather.FIRST_LINE in text.splitlines()
     try:
         fields = kvm_host.read_script(gather.parse(text)) if is_script else host_facts.read_esxcli(text)
-    except (gather.GatherError, UsageError) as error:
+    except (ValueError, UsageError) as error:
         other_form = "" if is_script else "is not what `virtqual host --script` printed. "
         raise UsageError(f"{path}: {other_form}{error}") from None
     return host_facts.make_host(fields, str(path))

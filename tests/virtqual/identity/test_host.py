@@ -85,7 +85,13 @@ def test_esxi():
 
 @pytest.mark.parametrize(
     ("parse", "text"),
-    [(host.read_libvirt, "<x/>"), (host.read_libvirt, "<"), (host.read_vmx, ""), (host.read_esxcli, "a")],
+    [
+        (host.read_libvirt, "<x/>"),
+        (host.read_libvirt, "<"),
+        (host.read_vmx, ""),
+        (host.read_esxcli, "a"),
+        (host.read_esxcli, "NUMA Node Count:  \n"),
+    ],
 )
 def test_other_texts_are_refused(parse, text):
     with pytest.raises(UsageError):

@@ -10,7 +10,7 @@ import pytest
 from made_programs import ESXCLI, write_program
 from made_runs import read_session
 from virtqual.errors import UsageError
-from virtqual.identity import kvm_host
+from virtqual.identity import gather, kvm_host
 from virtqual.site import host_records
 
 QEMU = "qemu-system-x86 1:7.2+dfsg-7+deb12u18"
@@ -66,9 +66,11 @@ def test_what_the_script_printed_on_a_host_is_a_record(tmp_path):
     (tmp_path / "h.txt").write_text(printed)
     host = host_records.read(tmp_path)["h"]
     assert host.kernel == os.uname().release
-    (tmp_path / "h.txt").write_text("what a broken ssh prints")
-    with pytest.raises(UsageError, match=r"h\.txt"):
-        host_records.read(tmp_path)
+    cpus = "/sys/devices/system/node/node0/cpulist:0-99999"
+    for text in ("what a broken ssh prints", f"{gather.FIRST_LINE}\n{cpus}\n{gather.LAST_LINE}\n"):
+        (tmp_path / "h.txt").write_text(text)
+        with pytest.raises(UsageError, match=r"h\.txt"):
+            host_records.read(tmp_path)
 
 
 def test_what_esxcli_printed_on_a_host_is_a_record(tmp_path):
