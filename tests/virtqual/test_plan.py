@@ -8,6 +8,7 @@ from made_series import FIVE, PRIOR, judge_session
 from calling import call
 from made_runs import keep, made_run, session_of
 from virtqual import paths
+from virtqual.errors import UsageError
 from virtqual.files.wording import Range
 from virtqual.harness import catalogue
 from virtqual.qualify import plan
@@ -17,6 +18,18 @@ from virtqual.site.held import Rotation
 from virtqual.verdict import Case, Outcome
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.session import Need
+
+
+@pytest.mark.parametrize(
+    ("pairs", "at_most", "says"),
+    [
+        (None, 3, "--max-pairs 3: at least 4 are needed to decide"),
+        (99, 18, "--pairs 99 is more than --max-pairs 18 allows"),
+    ],
+)
+def test_pairs_that_could_not_decide_or_are_not_allowed_are_refused(pairs, at_most, says):
+    with pytest.raises(UsageError, match=says):
+        plan.check_pairs(Request(system="x", pairs=pairs, max_pairs=at_most))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +56,7 @@ def test_the_least_that_is_allowed_can_convict(metrics, make, at_most):
     assert judge_session([lost], looks=looks).outcome is Outcome.OVER
 
 
-def test_pairs_that_could_not_decide_or_are_not_allowed_are_refused_before_a_system_is_looked_for():
+def test_the_command_refuses_them_before_it_looks_for_the_system():
     for options, says in ((("--max-pairs", "3"), "4"), (("--pairs", "19"), "--max-pairs 18")):
         done = call("qualify", "--system", "none", *options)
         assert (done.exit_code, says in done.output) == (2, True), done.output

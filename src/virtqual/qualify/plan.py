@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from virtqual.errors import UsageError
 from virtqual.files.wording import Range
 from virtqual.harness import catalogue, repetitions
 from virtqual.harness.catalogue import Entry
@@ -20,7 +21,7 @@ from virtqual.site.held import Rotation
 from virtqual.site.systems import System
 from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.pairs import SIDES, Side
-from virtqual.verdict.rule import LOOKS, MIN_BOOTS
+from virtqual.verdict.rule import LOOKS, MIN_BOOTS, MIN_PAIRS_TO_QUALIFY
 
 #: Turns of each boot, but for the last of `MIN_BOOTS`: four pairs have two boots, six have three.
 TURNS_OF_BOOT = 2
@@ -28,6 +29,16 @@ TURNS_OF_BOOT = 2
 REFRAME_START_S, RUN_OVERHEAD_S = 5, 1
 #: Time that Slurm, and the notes before and after the program, add to a run that was never measured.
 MAX_START_S = 5.0
+
+
+def check_pairs(request: Request) -> None:
+    """Refuse numbers of pairs that cannot decide, or contradict each other."""
+    if request.max_pairs < MIN_PAIRS_TO_QUALIFY:
+        raise UsageError(
+            f"--max-pairs {request.max_pairs}: at least {MIN_PAIRS_TO_QUALIFY} are needed to decide"
+        )
+    if request.pairs and request.pairs > request.max_pairs:
+        raise UsageError(f"--pairs {request.pairs} is more than --max-pairs {request.max_pairs} allows")
 
 
 def look_schedule(request: Request, chosen: HypervisorClass) -> tuple[tuple[int, ...], int]:
