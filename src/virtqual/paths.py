@@ -45,25 +45,16 @@ def site() -> Path:
     Raises
     ------
     UsageError
-        It is no directory, or files of the centre still lie where they lay before there was one.
+        It is no directory, or a variable is set that names a part of it no more.
     """
     name = os.environ.get("VIRTQUAL_SITE")
     directory = Path(name or root() / "site").resolve()
     if not directory.is_dir() and (name or directory.exists()):
         reason = "is no directory" if directory.exists() else "does not exist"
         raise UsageError(f"VIRTQUAL_SITE: {directory} {reason}; `virtqual site init DIRECTORY` makes one")
-    _refuse_former_places(directory)
-    return directory
-
-
-def _refuse_former_places(directory: Path) -> None:
-    """Refuse files and variables of a site that virtqual read before there was a site directory."""
     for variable in _FORMER_VARIABLES & os.environ.keys():
         raise UsageError(f"{variable} is not read any more: docs/updating.md says what takes its place")
-    for name in ("stack", "inputs", "notify.yaml"):
-        former, place = state() / name, directory / ("stacks" if name == "stack" else name)
-        if former.exists() and not place.exists():
-            raise UsageError(f"{former} is not read any more: move it to {place} (docs/updating.md)")
+    return directory
 
 
 def state() -> Path:
