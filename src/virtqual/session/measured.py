@@ -138,14 +138,11 @@ class FileRun:
 
 @dataclass(eq=False, slots=True)
 class FileSeries:
-    """A series of a file, with the line where it begins; a curve has sizes."""
+    """A series of a file, with the line where it begins."""
 
     line: int
-    metric: str
+    metric: Metric
     setting: str
-    unit: str
-    better: Literal["lower", "higher"]
-    curve: bool
     runs: dict[tuple[int, Side], FileRun] = field(default_factory=dict)
 
     def pair_runs(self, metric: Metric) -> Series:
@@ -294,10 +291,10 @@ class _Reader:
         if series is None:
             series = self._add_series(line, row)
         else:
-            self._compare(line, "unit", row.unit, series.unit, series.line, "a series has one unit.")
-            self._compare(line, "better", row.better, series.better, series.line, "a series has one better.")
-            if series.curve != (row.size is not None):
-                self._add_kind_problem(line, row, series)
+            metric, first_line = series.metric, series.line
+            self._compare(line, "unit", row.unit, metric.unit, first_line, "a series has one unit.")
+            self._compare(line, "better", row.better, metric.better, first_line, "a series has one better.")
+            self._check_kind(line, row, series)
         run = FileRun.begin(line, row)
         earlier_run = series.runs.setdefault((row.pair, row.side), run)
         if row.size in earlier_run.values:
@@ -316,16 +313,16 @@ class _Reader:
         if row.session not in self._sessions and len(self._sessions) == MAX_SESSIONS:
             message = f"is one of more than {MAX_SESSIONS} sessions: split the file."
             raise DataError([*self._problems, Problem(self._file, line, "session", message)])
-        series = FileSeries(line, row.metric, row.setting, row.unit, row.better, row.size is not None)
-        first_series = self._first_series.setdefault(row.metric, series)
-        if first_series.curve != series.curve:
-            self._add_kind_problem(line, row, first_series)
+        series = FileSeries(line, _make_metric(row), row.setting)
+        self._check_kind(line, row, self._first_series.setdefault(row.metric, series))
         self._sessions.setdefault(row.session, []).append(series)
         self._series[row.session, row.metric, row.setting] = series
         return series
 
-    def _add_kind_problem(self, line: int, row: SampleRow, series: FileSeries) -> None:
-        """Note that a metric is a scalar in one row and a curve in another."""
+    def _check_kind(self, line: int, row: SampleRow, series: FileSeries) -> None:
+        """Note it if a metric is a scalar in one row and a curve in another."""
+        if (row.size is None) == (series.metric.kind == "scalar"):
+            return
         kind, other_kind = ("no size", "one") if row.size is None else ("a size", "none")
         message = f"{row.metric} has {kind} here and {other_kind} in line {series.line}: a metric is a scalar"
         self._add_problem(line, "size", f"{message}, without sizes, or a curve, with one in each row.")
@@ -362,6 +359,21 @@ class _Reader:
                 self._add_problem(
                     run.line, "size", f"{message}{first_sizes}: all runs of a series have the same."
                 )
+
+
+def _make_metric(row: SampleRow) -> Metric:
+    """Return a metric as the file states it; the catalogue's rules for names do not hold for it."""
+    is_curve = row.size is not None
+    return Metric.model_construct(
+        name=row.metric,
+        unit=row.unit,
+        better=row.better,
+        family="measured",
+        kind="curve" if is_curve else "scalar",
+        axis="size" if is_curve else "",
+        axis_unit="(size)" if is_curve else "",
+        description="as a file states it",
+    )
 
 
 def _describe_mistake(column: str, kind: str, value: object) -> str:

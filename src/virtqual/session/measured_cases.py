@@ -58,45 +58,45 @@ class CaseMaker:
             names = suggest(against, sessions)
             raise UsageError(f"{self.file}: has no session {against!r} (--against): {names}")
         paired = {
-            name: [(file_series, self._pair_runs(file_series)) for file_series in all_series]
+            name: {series.line: self._pair_runs(series) for series in all_series}
             for name, all_series in sessions.items()
         }
-        earlier = {series.id: series for _, series in paired[against]} if against else None
+        earlier = {series.id: series for series in paired[against].values()} if against else None
         cases = [
-            self._make_cases(all_series, None if name == against else earlier)
-            for name, all_series in paired.items()
+            self._make_cases(series_by_line, None if name == against else earlier)
+            for name, series_by_line in paired.items()
         ]
         if self._problems:
             raise DataError(list(self._problems.values())[:MAX_MISTAKES_SHOWN])
         return cases
 
-    def _add_problem(self, series: FileSeries, column: str, message: str) -> None:
-        problem = Problem(self.file, series.line, column, message)
-        self._problems.setdefault((series.metric, column), problem)
+    def _add_problem(self, line: int, metric: Metric, column: str, message: str) -> None:
+        problem = Problem(self.file, line, column, message)
+        self._problems.setdefault((metric.name, column), problem)
 
-    def _pair_runs(self, file_series: FileSeries) -> Series:
-        """Return a series of the file as pairs."""
-        metric = self.references.metrics.get(file_series.metric)
-        if metric is None or _list_differences(file_series, metric):
-            metric = _make_metric(file_series)
-        return file_series.pair_runs(metric)
+    def _pair_runs(self, series: FileSeries) -> Series:
+        """Return a series of the file as pairs, of the catalogue's metric if the file states the same."""
+        metric = self.references.metrics.get(series.metric.name)
+        if metric is None or _list_differences(series.metric, metric):
+            metric = series.metric
+        return series.pair_runs(metric)
 
     def _make_cases(
-        self, session: Sequence[tuple[FileSeries, Series]], earlier: Mapping[str, Series] | None
+        self, series_by_line: Mapping[int, Series], earlier: Mapping[str, Series] | None
     ) -> list[Case]:
         """Return the cases of a session, compared with the series of an earlier one if it is given."""
         name = self.hypervisor_class
         class_gate: Gate = self.references.hypervisor_class(name).gate if name else "overhead"
         gates = list_gates(class_gate, has_earlier=earlier is not None)
         cases = []
-        for file_series, series in session:
+        for line, series in series_by_line.items():
             for gate in gates:
-                if budget := self._find_budget(file_series, series, gate):
-                    cases.append(self._make_case(file_series, series, budget, earlier))
+                if budget := self._find_budget(line, series, gate):
+                    cases.append(self._make_case(line, series, budget, earlier))
         return cases
 
     def _make_case(
-        self, file_series: FileSeries, series: Series, budget: Budget, earlier: Mapping[str, Series] | None
+        self, line: int, series: Series, budget: Budget, earlier: Mapping[str, Series] | None
     ) -> Case:
         if budget.gate == "overhead" or earlier is None:
             return Case(series, budget, self._find_prior(series, None))
@@ -104,16 +104,16 @@ class CaseMaker:
         baseline, mismatch = baseline_of(series, earlier_series)
         if earlier_series:
             for column in ("unit", "better"):
-                value, earlier_value = getattr(file_series, column), getattr(earlier_series.metric, column)
+                value, earlier_value = (getattr(s.metric, column) for s in (series, earlier_series))
                 if value != earlier_value:
                     message = f"is {value!r}, and {earlier_value!r} in the session of --against"
-                    self._add_problem(file_series, column, f"{message}: a change needs one {column}.")
+                    self._add_problem(line, series.metric, column, f"{message}: a change needs one {column}.")
         return Case(series, budget, self._find_prior(series, baseline), baseline, mismatch)
 
-    def _find_budget(self, file_series: FileSeries, series: Series, gate: Gate) -> Budget | None:
+    def _find_budget(self, line: int, series: Series, gate: Gate) -> Budget | None:
         """Return the reviewed budget, or the stated one; note a problem and return None if there is none."""
         references, class_name = self.references, self.hypervisor_class
-        stated, name = self.stated.get(gate), file_series.metric
+        stated, name = self.stated.get(gate), series.metric.name
         metric = references.metrics.get(name) if class_name else None
         if metric is None:
             if stated is None:
@@ -122,23 +122,23 @@ class CaseMaker:
                     reason = f"class {class_name!r} knows no such metric"
                     if similar := suggest_similar(name, references.metrics):
                         reason += f" ({similar})"
-                self._add_problem(file_series, "metric", f"{name}: {reason}; {_STATE_BUDGET}")
+                self._add_problem(line, series.metric, "metric", f"{name}: {reason}; {_STATE_BUDGET}")
             return stated
         try:
-            budget = references.budget(Series(metric, file_series.setting), class_name, gate=gate)
+            budget = references.budget(Series(metric, series.setting), class_name, gate=gate)
         except NoReferenceError as error:
             if stated is None:
-                self._add_problem(file_series, "metric", f"{error} Or {_STATE_BUDGET}")
+                self._add_problem(line, metric, "metric", f"{error} Or {_STATE_BUDGET}")
             return stated
-        for column, value, catalogue_value in _list_differences(file_series, metric):
+        for column, value, catalogue_value in _list_differences(series.metric, metric):
             message = f"is {value} for {name}, and {catalogue_value} in references/metrics: "
             advice = "convert the values, or give the metric another name."
-            self._add_problem(file_series, column, message + advice)
+            self._add_problem(line, metric, column, message + advice)
         try:
             for point in series.points:
                 budget.term(point)
         except BudgetError as error:
-            self._add_problem(file_series, "size", f"{name}: {error}")
+            self._add_problem(line, metric, "size", f"{name}: {error}")
         return budget
 
     def _find_prior(self, series: Series, baseline: Series | None) -> Prior:
@@ -163,26 +163,12 @@ class CaseMaker:
         )
 
 
-def _make_metric(series: FileSeries) -> Metric:
-    """Return a metric as the file states it; the catalogue's rules for names do not hold for it."""
-    return Metric.model_construct(
-        name=series.metric,
-        unit=series.unit,
-        better=series.better,
-        family="measured",
-        kind="curve" if series.curve else "scalar",
-        axis="size" if series.curve else "",
-        axis_unit="(size)" if series.curve else "",
-        description="as a file states it",
-    )
-
-
-def _list_differences(series: FileSeries, metric: Metric) -> list[tuple[str, str, str]]:
+def _list_differences(stated: Metric, metric: Metric) -> list[tuple[str, str, str]]:
     """Return column, value in the file and value in the catalogue of each difference."""
-    sizes = {True: "given", False: "empty"}
+    sizes = {"curve": "given", "scalar": "empty"}
     values = (
-        ("unit", series.unit, metric.unit),
-        ("better", series.better, metric.better),
-        ("size", sizes[series.curve], sizes[metric.kind == "curve"]),
+        ("unit", stated.unit, metric.unit),
+        ("better", stated.better, metric.better),
+        ("size", sizes[stated.kind], sizes[metric.kind]),
     )
     return [difference for difference in values if difference[1] != difference[2]]
