@@ -204,6 +204,15 @@ def test_a_session_that_was_killed_on_this_node_keeps_no_other_out(state):
         assert "me" in (state / "measuring-site.lock").read_text()
 
 
+@pytest.mark.parametrize("since", ['"noon"', "1e300", "[" * 100_000])
+def test_a_holder_that_makes_no_sense_is_another_session(state, since):
+    (state / "measuring-site.lock").write_text(f'{{"who": "x", "pid": 1, "host": "h", "since": {since}}}')
+    with (state / "measuring-site.lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with refused("another session measures"), measuring(state, "site", "me", pytest.fail):
+            pass
+
+
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
 def test_a_file_system_whose_locks_do_not_work_is_named(state, monkeypatch, number):
     """An NFS without its lock daemon answers so: no session begins, and no line is appended."""

@@ -141,11 +141,10 @@ def durations_of(session: Session) -> dict[str, CaseDurations]:
     timed_out = {failure.check for failure in session.failures if failure.state == "TIMEOUT"}
     return {
         case: CaseDurations(
-            medians={side: statistics.median(values) for side, values in sides.items()},
-            longest=None if case in timed_out else max(map(max, sides.values()), default=None),
+            medians={side: statistics.median(values) for side, values in seconds[case].items()},
+            longest=None if case in timed_out else max(map(max, seconds[case].values())),
         )
         for case in seconds.keys() | timed_out
-        for sides in [seconds.get(case, {})]
     }
 
 
