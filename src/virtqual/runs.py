@@ -16,7 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat,
 from virtqual.identity import Identity, Load
 from virtqual.identity.record import NotObservable, seen
 from virtqual.stack.loaded import LoadedSoftware
-from virtqual.verdict.notation import PERCENT, read_budget
+from virtqual.verdict.notation import PERCENT, Direction, read_budget
+from virtqual.verdict.pairs import Side
 
 Share = Annotated[float, Field(ge=0, le=1)]
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class Declared(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     unit: str = Field(min_length=1)
-    better: Literal["lower", "higher"]
+    better: Direction
     #: 1 + the fraction by which virtual may be slower than native; ``5%`` and 0.05 are read as 1.05.
     budget: Annotated[float, Field(ge=1, lt=2), BeforeValidator(lambda value: 1 + read_budget(value))]
     #: How far above its budget an overhead may hide, as a fraction; ``3%`` is read as 0.03.
@@ -226,7 +227,7 @@ class Run(BaseModel):
     pair: int = Field(ge=0)
     #: The turn of its pair: pairs of one turn are on places of their own. None: the pair is a turn.
     turn: int | None = None
-    side: Literal["native", "virtual"]
+    side: Side
     #: Seconds since the epoch by the clock that `clock` names.
     start: FiniteFloat
     end: FiniteFloat

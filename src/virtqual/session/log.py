@@ -39,6 +39,7 @@ from virtqual.session.session import (
 )
 from virtqual.session.shared import Facts, compact, expect, load_strictly, refer
 from virtqual.stack.loaded import LoadedSoftware
+from virtqual.verdict.pairs import Side
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -67,7 +68,7 @@ class Probed(_Event):
     """One node of each partition, as it was before the first run."""
 
     event: Literal["probed"] = "probed"
-    nodes: dict[Literal["native", "virtual"], Identity]
+    nodes: dict[Side, Identity]
 
 
 class FactsWritten(_Event):

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -22,6 +22,7 @@ from virtqual.files.datafile import DataError, Problem
 from virtqual.files.records import read_record_text
 from virtqual.files.wording import suggest
 from virtqual.verdict.metric import Metric
+from virtqual.verdict.notation import Direction
 from virtqual.verdict.pairs import Sample, Series, Side, pair_up
 
 MAX_MISTAKES_SHOWN = 20
@@ -70,7 +71,7 @@ class SampleRow(BaseModel):
         default=None, description="a number from 0, or leave it empty for a scalar"
     )
     unit: _Text = Field(description="the unit of the values")
-    better: Literal["lower", "higher"] = Field(description="lower (for a time) or higher (for a rate)")
+    better: Direction = Field(description="lower (for a time) or higher (for a rate)")
     pair: Annotated[int, _Number, Field(ge=0, lt=10**9)] = Field(
         description="a whole number from 0, one for both runs of a pair"
     )

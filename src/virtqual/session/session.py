@@ -17,6 +17,7 @@ from virtqual.preflight.canaries import Canary
 from virtqual.preflight.finding import Finding
 from virtqual.runs import Name, Run
 from virtqual.verdict.outliers import Outlier
+from virtqual.verdict.pairs import Side
 from virtqual.verdict.slow_runs import SlowRuns
 from virtqual.verdict.verdict import Verdict
 
@@ -248,7 +249,7 @@ class Failure(BaseModel):
     #: Its name as ReFrame shows it.
     case: str
     pair: int
-    side: Literal["native", "virtual"]
+    side: Side
     partition: str
     #: Id of the scheduler's job; empty if it had none.
     job: str = ""
@@ -358,7 +359,7 @@ class SessionDocument(Head, Conclusion):
     lost: list[Loss] = []
     resumed: list[Resumption] = []
     #: One node of each partition, as it was before the first run.
-    probed: dict[Literal["native", "virtual"], Identity] = {}
+    probed: dict[Side, Identity] = {}
 
     @property
     def node_lost(self) -> bool:
