@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from scipy import special
@@ -42,6 +42,8 @@ STRETCH_SESSIONS = 5
 #: Of a step: the virtual side moved between builds (``build``), the native side alone moved (``native``), or
 #: it lies between sessions of one build (``within``).
 Cause = Literal["build", "native", "within"]
+#: Numbers of sessions.
+Places: TypeAlias = int | Ints
 
 
 @dataclass(frozen=True)
@@ -113,15 +115,14 @@ def find_changes(history: History, metrics: int) -> Changes:
     # By this penalty a history without any change shows a step in `STEP_ALPHA` of cases, over all metrics.
     penalty = float(special.stdtrit(df, 1 - STEP_ALPHA / (2 * metrics * (count - 1)))) ** 2
     fit = _Fit(history.log, 1 / variance)
-    least_error = min(fit.step_error(0, at, count) for at in range(1, count))
-    least = (math.sqrt(penalty) + POWER_SIGMAS) * least_error
+    places = np.arange(1, count)
+    least = (math.sqrt(penalty) + POWER_SIGMAS) * float(fit.step_error(0, places, count).min())
     limit = _limit_sums(DRIFT_ALPHA / (2 * metrics), count)
     drift = _find_drift(history.log[history.in_time], variance[history.in_time], limit, df)
     machine_gains = MACHINE_GAIN * (np.diff(history.builds, prepend=-1) == 0)
     bounds = _partition(fit, penalty + machine_gains)
     if drift and len(bounds) == 2:
-        gains = [fit.gain(0, at, count) - machine_gains[at] for at in range(1, count)]
-        bounds.insert(1, 1 + int(np.argmax(gains)))
+        bounds.insert(1, int(places[np.argmax(fit.gain(0, places, count) - machine_gains[1:])]))
     level = np.concatenate([np.full(end - at, fit.mean(at, end)) for at, end in itertools.pairwise(bounds)])
     residuals = history.log - level
     # Steps raise the sums of a drift, and a long drift looks like steps: the better explanation is chosen.
@@ -159,37 +160,28 @@ def _estimate_spread(history: History) -> tuple[float, int]:
 
 
 class _Fit:
-    """Weighted squares around the mean of a stretch of sessions, from cumulative sums."""
+    """Weighted means of stretches of sessions, from cumulative sums; places may be numbers or arrays."""
 
     def __init__(self, values: Floats, weights: Floats) -> None:
-        #: Sums of weights, values and squares before each session, shape (3, n + 1).
-        self.sums: Floats = np.cumsum([[0.0, *(weights * values**power)] for power in range(3)], axis=1)
-        # Single numbers are read faster from lists.
-        self._weight, self._first, self._second = self.sums.tolist()
+        #: Sums of weights, and of weighted values, before each session, shape (n + 1,).
+        self.weights, self.values = np.cumsum([[0.0, *weights], [0.0, *(weights * values)]], axis=1)
 
-    def squares(self, start: int, end: int) -> float:
-        """Return the squares of ``[start, end)``."""
-        first: float = self._first[end] - self._first[start]
-        second: float = self._second[end] - self._second[start]
-        return second - first * first * self.variance(start, end)
-
-    def mean(self, start: int, end: int) -> float:
+    def mean(self, start: Places, end: Places) -> Floats:
         """Return the weighted mean of ``[start, end)``."""
-        first: float = self._first[end] - self._first[start]
-        return first * self.variance(start, end)
+        mean: Floats = (self.values[end] - self.values[start]) / (self.weights[end] - self.weights[start])
+        return mean
 
-    def variance(self, start: int, end: int) -> float:
-        """Return the variance of this mean."""
-        weight: float = self._weight[end] - self._weight[start]
-        return 1 / weight
-
-    def step_error(self, start: int, at: int, end: int) -> float:
+    def step_error(self, start: int, at: Places, end: int) -> Floats:
         """Return the standard error of the difference of two means."""
-        return math.sqrt(self.variance(start, at) + self.variance(at, end))
+        before, after = self.weights[at] - self.weights[start], self.weights[end] - self.weights[at]
+        error: Floats = np.sqrt(1 / before + 1 / after)
+        return error
 
-    def gain(self, start: int, at: int, end: int) -> float:
-        """Return by how much two means are better than a single mean."""
-        return self.squares(start, end) - self.squares(start, at) - self.squares(at, end)
+    def gain(self, start: int, at: Places, end: int) -> Floats:
+        """Return by how much the squares around two means are less than those around a single mean."""
+        size = self.mean(at, end) - self.mean(start, at)
+        gain: Floats = (size / self.step_error(start, at, end)) ** 2
+        return gain
 
 
 def _partition(fit: _Fit, penalties: Floats) -> list[int]:
@@ -198,13 +190,12 @@ def _partition(fit: _Fit, penalties: Floats) -> list[int]:
     The sum of all squares, with the penalty of each session that begins a stretch, is minimal: optimal
     partitioning (Jackson et al. 2005, "An algorithm for optimal partitioning of data on an interval").
     """
-    weight, first, _ = fit.sums
     count = len(penalties)
     # The squares of the values are left out of the sums: they are the same for all partitions.
     best_costs, begins = np.zeros(count + 1), np.zeros(count + 1, dtype=np.int64)
     for end in range(1, count + 1):
-        values = first[end] - first[:end]
-        costs = best_costs[:end] + penalties[:end] - values * values / (weight[end] - weight[:end])
+        values, weights = fit.values[end] - fit.values[:end], fit.weights[end] - fit.weights[:end]
+        costs = best_costs[:end] + penalties[:end] - values * values / weights
         begins[end] = int(costs.argmin())
         best_costs[end] = costs[begins[end]]
     bounds = [count]
@@ -215,21 +206,23 @@ def _partition(fit: _Fit, penalties: Floats) -> list[int]:
 
 def _make_step(history: History, fit: _Fit, begin: int, at: int, end: int) -> Step:
     """Return a step with its size, its likely places, and its cause."""
-    size = fit.mean(at, end) - fit.mean(begin, at)
-    gain, is_between_builds = fit.gain(begin, at, end), np.diff(history.builds, prepend=-1) > 0
-    likely = [i for i in range(begin + 1, end) if fit.gain(begin, i, end) > gain - LIKELY_GAIN]
+    size, error = float(fit.mean(at, end) - fit.mean(begin, at)), float(fit.step_error(begin, at, end))
+    places = np.arange(begin + 1, end)
+    is_likely = fit.gain(begin, places, end) > fit.gain(begin, at, end) - LIKELY_GAIN
+    is_between_builds = history.builds[places] > history.builds[places - 1]
     cause: Cause = "build"
-    if not is_between_builds[at]:
+    if history.builds[at] == history.builds[at - 1]:
         cause = "within"
-        likely = [i for i in likely if history.builds[i - 1] == history.builds[i] == history.builds[at]]
+        is_likely &= ~is_between_builds & (history.builds[places] == history.builds[at])
     else:
-        likely = [i for i in likely if is_between_builds[i]]
+        is_likely &= is_between_builds
         native, variance = _compare_sides(history.native, begin, at, end)
         virtual, _ = _compare_sides(history.virtual, begin, at, end)
         # Nights that differ much move both sides by chance: then the step is the build's, as most are.
         if virtual < abs(size) / 2 <= native and native**2 > virtual**2 + MACHINE_GAIN * variance:
             cause = "native"
-    return Step(at, min(likely), max(likely), size, fit.step_error(begin, at, end), cause)
+    likely = places[is_likely]
+    return Step(at, int(likely[0]), int(likely[-1]), size, error, cause)
 
 
 def _compare_sides(side: Floats, begin: int, at: int, end: int) -> tuple[float, float]:
