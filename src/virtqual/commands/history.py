@@ -43,7 +43,7 @@ def command(
     selected = select_sessions(sessions, system, hypervisor_class)
     errors = [session for session in sessions if isinstance(session, VirtqualError)]
     places = [make_place(*place, nights) for place, nights in group_by_place(selected)]
-    marks = load_marks((paths.site_references(), paths.references()))
+    marks = load_marks(paths.site_references())
     if output is not None:
         write_output(page.render_history(places, marks, [str(error) for error in errors]), output)
         return

@@ -10,18 +10,15 @@ from dataclasses import dataclass
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from virtqual.history.boots import measure_boots, pool_metrics
 from virtqual.history.native import FALSE_ALARMS, reference_entries
 from virtqual.history.noise_entries import NoHistoryError, leave_out_stalls, noise_entry
 from virtqual.history.survey import host_entry
 from virtqual.verdict.pairs import Series
-
-ContentT = TypeVar("ContentT", CommentedMap, CommentedSeq)
 
 
 @dataclass(frozen=True)
@@ -148,7 +145,7 @@ def _propose_native(name: str, sessions: Sequence[Recorded], system: Path) -> Pr
     """Return the proposal for the checks of one class, in the form that ReFrame's ``$ref`` reads."""
     path = system / f"{name}.yaml"
     notes, provenance = [], []
-    references = CommentedMap()
+    references: dict[Any, Any] = {}
     for check, series in _group_series(sessions):
         if _name_class(check) != name:
             continue
@@ -161,21 +158,20 @@ def _propose_native(name: str, sessions: Sequence[Recorded], system: Path) -> Pr
         # ReFrame compares a number with the parameter itself.
         parameters = {key: int(value) if value.isdigit() else value for key, value in values.items()}
         if parameters:
-            references.setdefault("$index", _in_one_line(CommentedSeq(parameters)))
+            references.setdefault("$index", list(parameters))
         # ReFrame looks for references below the check's parameters.
         place = references
         for key in parameters.values() or [f"{sessions[0].system}:native"]:
-            place = place.setdefault(key, CommentedMap())
+            place = place.setdefault(key, {})
         for entry in entries:
-            tolerance = [entry.value, entry.lower, entry.upper, entry.unit]
-            place[entry.variable] = _in_one_line(CommentedSeq(tolerance))
+            place[entry.variable] = [entry.value, entry.lower, entry.upper, entry.unit]
         origin = {
             "series": series[0].id,
             "runs": entries[0].runs,
             "spread": max(entry.spread for entry in entries),
             "false_alarms": FALSE_ALARMS,
         }
-        provenance.append(_in_one_line(CommentedMap(origin)))
+        provenance.append(origin)
     content = {
         "schema": "virtqual-native/1",
         "made_of": _describe_origin(sessions),
@@ -199,12 +195,12 @@ def _propose_noise(sessions: Sequence[Recorded], path: Path) -> Proposal:
 
 def _make_entries(
     sessions: Sequence[Recorded], path: Path, make_entry: Callable[[list[Series]], dict[str, Any]]
-) -> tuple[list[CommentedMap], list[str]]:
+) -> tuple[list[dict[str, Any]], list[str]]:
     """Return an entry for each series, and notes on those with too few runs."""
     entries, notes = [], []
     for _, series in _group_series(sessions):
         try:
-            entries.append(_in_one_line(CommentedMap(make_entry(series))))
+            entries.append(make_entry(series))
         except NoHistoryError as error:
             notes.append(f"{path}: {series[0].id}: {error}")
     return entries, notes
@@ -212,16 +208,11 @@ def _make_entries(
 
 def _describe_origin(sessions: Sequence[Recorded]) -> dict[str, Any]:
     return {
-        "sessions": _in_one_line(CommentedSeq(session.session for session in sessions)),
+        "sessions": [session.session for session in sessions],
         "date": max(session.date for session in sessions),
         "cpu": sessions[0].cpu,
         "stack": sessions[0].stack,
     }
-
-
-def _in_one_line(content: ContentT) -> ContentT:
-    content.fa.set_flow_style()
-    return content
 
 
 def _make_proposal(
@@ -231,9 +222,11 @@ def _make_proposal(
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     after = before
     if content:
-        yaml = YAML(typ="rt")
-        yaml.width = 110
+        yaml = YAML(typ="safe", pure=True)
+        # Lists and mappings without others in them have one line.
+        yaml.width, yaml.default_flow_style = 110, None
+        yaml.representer.sort_base_mapping_type_on_output = False
         stream = StringIO()
-        yaml.dump(CommentedMap(content), stream)
+        yaml.dump(content, stream)
         after = f"# {title}; proposed by `virtqual propose`.\n{stream.getvalue()}"
     return Proposal(path, before, after, tuple(notes))

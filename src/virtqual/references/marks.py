@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal
@@ -26,15 +25,13 @@ class _MarksFile(DataModel):
     marks: list[Mark]
 
 
-def load_marks(directories: Iterable[Path]) -> tuple[Mark, ...]:
-    """Return the marks of the first directory of references that has a file of marks; else none.
+def load_marks(references: Path) -> tuple[Mark, ...]:
+    """Return the marks of a directory of references, which may have none.
 
     Raises
     ------
     DataError
         With file, line and key of every mistake.
     """
-    for directory in directories:
-        if (file := directory / "marks.yaml").exists():
-            return tuple(parse(file).read(_MarksFile).marks)
-    return ()
+    file = references / "marks.yaml"
+    return tuple(parse(file).read(_MarksFile).marks) if file.exists() else ()

@@ -74,7 +74,7 @@ def test_the_example_of_a_system_and_of_references_is_right(made, monkeypatch):
         file.write_text(text)
     (waiver,) = load_references(paths.references(), paths.site_references()).waivers
     assert (waiver.metric, waiver.place[0]) == ("memory_triad", str(made / "references/waivers.yaml"))
-    (mark,) = load_marks((paths.site_references(), paths.references()))
+    (mark,) = load_marks(paths.site_references())
     assert mark.what == "BIOS 2.4 on all nodes"
 
 
