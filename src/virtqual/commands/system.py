@@ -75,7 +75,9 @@ def init_system(
     seen_prefix = prefix if all(sees_prefix for _, sees_prefix in looks) else None
     text = Draft(name, *sides, options, seen_prefix, has_accounting).compose()
     if file.exists():
-        _print_difference(file, text)
+        before = file.read_text(encoding="utf-8").splitlines()
+        for line in difflib.unified_diff(before, text.splitlines(), str(file), "now", lineterm="", n=1):
+            _console.print(line)
         raise UsageError(f"{file} exists and was not changed: the lines above are what would be written now")
     file.parent.mkdir(parents=True, exist_ok=True)
     write_file(text, file)
@@ -131,7 +133,7 @@ def _compare_with_nodes(system: System, wait_hours: float) -> list[str]:
     with _place_marker(prefix) as commands:
         for side in SIDES:
             partition = system.partition(side)
-            in_slurm = read_partition(partition.slurm_name or partition.name)
+            in_slurm = read_partition(partition.slurm_name)
             node, sees_prefix = _look_at_node(in_slurm, partition.access, commands, wait_hours)
             observed.append(node)
             if not (sees_prefix or mistakes):
@@ -169,9 +171,3 @@ def _find_new_file(name: str) -> Path:
     if other and other.path != file:
         raise UsageError(f"system {name!r} is defined by {other.path}: choose another name")
     return file
-
-
-def _print_difference(file: Path, text: str) -> None:
-    before = file.read_text(encoding="utf-8").splitlines()
-    for line in difflib.unified_diff(before, text.splitlines(), str(file), "now", lineterm="", n=1):
-        _console.print(line)

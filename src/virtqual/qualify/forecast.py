@@ -137,7 +137,7 @@ def _choose_nodes(system: System) -> tuple[dict[str, list[str]], str | None]:
     nodes, silence = {}, None
     for partition in map(system.partition, SIDES):
         try:
-            listed = list(list_node_states(partition.slurm_name or partition.name))
+            listed = list(list_node_states(partition.slurm_name))
             allowed = select_nodes(partition, listed)
         except SilentError as error:
             silence = str(error)

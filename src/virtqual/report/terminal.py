@@ -17,7 +17,7 @@ from virtqual.report import preflight
 from virtqual.report.console import verbatim
 from virtqual.session.conclusion import describe_failures
 from virtqual.session.session import MAX_LABEL_CHARS, Head, Session
-from virtqual.site.placement import format_setting
+from virtqual.site import host_records
 from virtqual.verdict import Interval, Outcome, Verdict
 from virtqual.verdict.notation import format_value
 from virtqual.verdict.outliers import Outlier
@@ -221,7 +221,9 @@ def describe_head(head: Head) -> dict[str, str]:
             facts[key.replace("_", " ")] = text
     if guest.get("kernel"):
         facts["guest kernel"] = str(guest["kernel"])
-    placement = (f"{key.replace('_', ' ')} {format_setting(value)}" for key, value in head.placement.items())
+    placement = (
+        f"{key.replace('_', ' ')} {host_records.format_value(value)}" for key, value in head.placement.items()
+    )
     programs = (f"{program['name']} {program['version']}" for program in head.stack["programs"])
     return {
         **facts,

@@ -44,10 +44,8 @@ def compare_with_slurm(system: System) -> Iterator[str]:
             if not words:
                 continue
             place, options = system.name_key(side, key), parse_options(words)
-            name = options.get("--partition")
-            if name is None:
-                yield f"{place}: names no partition of Slurm: add --partition=NAME"
-            elif unknown := [part for part in name.split(",") if part not in names]:
+            name = options["--partition"]
+            if unknown := [part for part in name.split(",") if part not in names]:
                 yield f"{place}: Slurm has no partition {unknown[0]!r}: {suggest(unknown[0], names)}"
             elif "," not in name:
                 in_slurm = read_partition(name)

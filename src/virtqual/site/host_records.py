@@ -108,6 +108,8 @@ def find_different_builds(records: Mapping[str, Host]) -> list[str]:
 
 def format_value(value: object) -> str:
     """Return a value of a record in words; a mapping name by name."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, Mapping):
         return " ".join(f"{name}={part}" for name, part in sorted(value.items()))
     return str(value)

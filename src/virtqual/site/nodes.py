@@ -93,8 +93,8 @@ class Watch:
     #: Set when a partition has fewer usable nodes left than a check may ask for.
     stop: threading.Event = field(default_factory=threading.Event)
     _nodes: dict[str, set[str]] = field(default_factory=dict)
-    _used_sides: set[str] = field(default_factory=set)
-    _held_sides: set[str] = field(default_factory=set)
+    #: By side that the session uses, whether its nodes are held in an allocation.
+    _is_held: dict[str, bool] = field(default_factory=dict)
     _doubts: dict[str, _Doubt] = field(default_factory=dict)
     _silent_since: float | None = None
     _wait: Wait | None = None
@@ -109,9 +109,7 @@ class Watch:
         problems = []
         for side in SIDES:
             partition = self.system.partition(side)
-            name = partition.slurm_name
-            if name is None:
-                continue
+            name, stated = partition.slurm_name, partition.extras.nodes
             try:
                 states = list_node_states(name)
                 selected = select_nodes(partition, states)
@@ -120,7 +118,6 @@ class Watch:
                 continue
             usable = {node for node in selected if self._is_usable(side, states[node])}
             self._nodes[side] = usable
-            stated = partition.extras.nodes
             if len(usable) >= stated:
                 continue
             unusable = [f"{node} is {states[node]}" for node in states if node in selected - usable]
@@ -135,20 +132,18 @@ class Watch:
 
     def working(self, side: str) -> int:
         """Return the number of nodes of a side that can run jobs, at most the number in the system file."""
-        stated = self.system.partition(side).extras.nodes
-        return min(len(self._nodes.get(side, ())) or stated, stated)
+        return min(len(self._nodes[side]), self.system.partition(side).extras.nodes)
 
     def nodes(self, side: str) -> list[str]:
         """Return the nodes of a side that could run jobs at the beginning and are still used, in order."""
-        return sorted(self._nodes.get(side, ()), key=node_sort_key)
+        return sorted(self._nodes[side], key=node_sort_key)
 
     def use(self, side: str, nodes: Iterable[str], *, held: bool = False) -> None:
         """Watch only these nodes of a side, which are `held` in an allocation or asked for run by run."""
         with self._asking:
-            self._used_sides.add(side)
-            (self._held_sides.add if held else self._held_sides.discard)(side)
+            self._is_held[side] = held
             used = set(nodes)
-            self._forget(self._nodes.get(side, set()) - used)
+            self._forget(self._nodes[side] - used)
             self._nodes[side] = used
 
     def set_aside(self, lost: Iterable[str]) -> None:
@@ -165,13 +160,13 @@ class Watch:
             self._doubts.pop(node, None)
 
     def _is_usable(self, side: str, seen: NodeState) -> bool:
-        if side in self._held_sides and seen.state.rstrip(_MARKS + "$") == "draining":
+        if self._is_held.get(side) and seen.state.rstrip(_MARKS + "$") == "draining":
             return True
         return is_usable(seen.state, reserved="--reservation" in self.system.partition(side).job_options)
 
     def _is_free(self, side: str, seen: NodeState) -> bool:
         """Return whether a node takes the next job. A session's own node that completes a job may hang."""
-        return self._is_usable(side, seen) and not (side in self._used_sides and _is_completing(seen))
+        return self._is_usable(side, seen) and not (side in self._is_held and _is_completing(seen))
 
     def follow(self) -> threading.Thread:
         """Watch the nodes in the background until :meth:`end`."""
@@ -253,8 +248,7 @@ class Watch:
             self.stop.set()
 
     def _read_states(self) -> dict[str, NodeState]:
-        names = [self.system.partition(side).slurm_name for side in self._nodes]
-        return list_node_states(*filter(None, names)) if names else {}
+        return list_node_states(*(self.system.partition(side).slurm_name for side in self._nodes))
 
     def _note_states(self, side: str, states: Mapping[str, NodeState]) -> None:
         nodes, now = self._nodes[side], time.monotonic()

@@ -86,8 +86,11 @@ def format_minutes(minutes: float) -> str:
 
 def _split_words(options: tuple[str, ...]) -> tuple[str, ...]:
     words = tuple(word for option in options for word in shlex.split(option))
-    if limit := parse_options(words).get("--time"):
-        parse_minutes(limit)
+    values = parse_options(words)
+    if words and "--partition" not in values:
+        raise ValueError("names no partition of Slurm: add --partition=NAME")
+    if "--time" in values:
+        parse_minutes(values["--time"])
     return words
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from virtqual.site.host_records import format_value
 from virtqual.site.systems import System
 
 Placement = Mapping[str, bool | int | str]
@@ -44,12 +45,7 @@ def find_differences(earlier: Placement, now: Placement) -> list[str]:
     """
     earlier, now = {**DEFAULT_PLACEMENT, **earlier}, {**DEFAULT_PLACEMENT, **now}
     return [
-        f"{key} was {format_setting(earlier[key])}, is {format_setting(now[key])}"
+        f"{key} was {format_value(earlier[key])}, is {format_value(now[key])}"
         for key in sorted(earlier.keys() & now.keys())
         if earlier[key] != now[key]
     ]
-
-
-def format_setting(value: bool | int | str) -> str:
-    """Return a value in words."""
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

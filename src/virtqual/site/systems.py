@@ -98,9 +98,9 @@ class Partition(BaseModel):
         return parse_options(self.extras.session_access or self.access)
 
     @property
-    def slurm_name(self) -> str | None:
-        """Slurm's name of the partition; None if the jobs ask for none by name."""
-        return self.job_options.get("--partition")
+    def slurm_name(self) -> str:
+        """Slurm's name of the partition."""
+        return self.job_options["--partition"]
 
     @property
     def names_nodes(self) -> bool:

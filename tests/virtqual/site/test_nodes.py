@@ -130,7 +130,7 @@ def test_a_held_node_that_is_drained_for_tomorrow_is_left_to_the_session(watch):
 def test_nodes_that_finish_jobs_of_others_are_no_doubt_of_ours(watch):
     made, goes_by, _ = watch
     made.use("virtual", ["vm1"])
-    made._used_sides.clear()
+    made._is_held.clear()
     goes_by(300, "completing")
     made.settle()
     assert made.lost == {}
