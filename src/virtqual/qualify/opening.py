@@ -50,7 +50,7 @@ from virtqual.site import placement, probe
 from virtqual.site.configuration import load_system
 from virtqual.site.held import DEFAULT_NODES
 from virtqual.site.hosts import find_hosts
-from virtqual.site.nodes import GLANCE_INTERVAL_S, OWN_GLANCE_INTERVAL_S, Watch
+from virtqual.site.nodes import Watch
 from virtqual.site.slurm import cancel_jobs
 from virtqual.site.systems import System
 from virtqual.stack import manifest
@@ -121,9 +121,7 @@ def resume(name: str, resumed_by: Request, screen: Terminal, locks: ExitStack) -
 def _lock_system(system: System, screen: Terminal, locks: ExitStack) -> tuple[int, Watch]:
     """Keep other sessions away, check that nodes can run jobs, and end jobs that dead sessions have left."""
     lock = locks.enter_context(measuring(paths.make(paths.state()), system.name, "a session", screen.note))
-    watch = Watch(
-        system, interval=OWN_GLANCE_INTERVAL_S if system.native.own_scheduler else GLANCE_INTERVAL_S
-    )
+    watch = Watch(system)
     # If runs rotate, nodes that do not work are left out.
     if lacking := watch.begin(min_nodes(system) if can_rotate(system) else None):
         raise InfrastructureError("; ".join(lacking))

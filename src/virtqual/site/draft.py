@@ -112,12 +112,9 @@ class Draft:
 
     def _complete_facts(self, group: str, facts: Mapping[str, Fact]) -> dict[str, Fact]:
         """Return facts of one side, with a sentence for each required one that the node does not show."""
-        missing = {
-            key: Fact(f"{TODO}{sentence}") for key, sentence in _REQUIRED[group].items() if key not in facts
-        }
-        return {
-            key: fact for key, fact in {**facts, **missing}.items() if self._has_rdma or key not in _RDMA_KEYS
-        }
+        todos = {key: Fact(f"{TODO}{sentence}") for key, sentence in _REQUIRED[group].items()}
+        completed = {**todos, **facts}
+        return {key: fact for key, fact in completed.items() if self._has_rdma or key not in _RDMA_KEYS}
 
     def _choose_coretype(self) -> list[str]:
         """Return the variables of a partition: OpenBLAS would choose by CPUID, which a guest may hide."""

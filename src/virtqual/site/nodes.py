@@ -29,12 +29,17 @@ _MARKS = "-~#+@!"
 #: States that an operator or Slurm has set; a draining node still runs its job.
 _LOST_STATES = {"down", "drained", "fail", "failing", "error", "perfctrs", "power_down", "powered_down"}
 #: Time between two glances at the nodes, if others use the scheduler and if they do not.
-GLANCE_INTERVAL_S, OWN_GLANCE_INTERVAL_S = 60.0, 3.0
+GLANCE_INTERVAL_S, _OWN_GLANCE_INTERVAL_S = 60.0, 3.0
 #: Slurm's own controller takes some ten seconds to restart and to hear from its nodes again.
 NODE_TIMEOUT_S = 60.0
 #: A site's second controller takes over after two minutes (SlurmctldTimeout).
 CONTROLLER_TIMEOUT_S = 300.0
 _NOT_LISTED = NodeState("unknown", "Slurm does not list it")
+
+
+def choose_glance_interval(system: System) -> float:
+    """Return the time between two glances at the nodes, s."""
+    return _OWN_GLANCE_INTERVAL_S if system.native.own_scheduler else GLANCE_INTERVAL_S
 
 
 def is_usable(state: str, *, reserved: bool = False) -> bool:
@@ -80,8 +85,6 @@ class Watch:
     """The nodes that could run jobs when the session began, and those of them that are lost."""
 
     system: System
-    #: Time between two glances, s.
-    interval: float = GLANCE_INTERVAL_S
     #: A sentence for each lost node, by name, and for ``slurmctld`` and ``job NUMBER``.
     lost: dict[str, str] = field(default_factory=dict)
     #: Returns the jobs whose end is awaited, and steps of such jobs.
@@ -99,7 +102,7 @@ class Watch:
     _silent_since: float | None = None
     _wait: Wait | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
-    _asking: threading.RLock = field(default_factory=threading.RLock)
+    _asking: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, min_nodes: int | None = None) -> list[str]:
         """Note the nodes that can run jobs, and return a sentence for each partition with too few.
@@ -184,7 +187,7 @@ class Watch:
         while not self.stop.is_set() and (
             self._doubts.keys() - self.lost.keys() or self._silent_since is not None
         ):
-            time.sleep(self.interval)
+            time.sleep(choose_glance_interval(self.system))
             self.ask()
 
     @contextmanager
@@ -194,15 +197,17 @@ class Watch:
             yield
 
     def wait_until_usable(self, seconds: float) -> list[str]:
-        """Wait until all nodes but the lost ones can run jobs, and return a sentence for each that cannot."""
-        with self.paused():
-            end = time.monotonic() + seconds
-            while problems := self._list_unusable():
-                remaining = end - time.monotonic()
-                if remaining <= 0:
-                    return problems
-                time.sleep(min(self.interval, remaining))
-            self._doubts.clear()
+        """Wait until all nodes but the lost ones can run jobs, and return a sentence for each that cannot.
+
+        The watch is paused.
+        """
+        end = time.monotonic() + seconds
+        while problems := self._list_unusable():
+            remaining = end - time.monotonic()
+            if remaining <= 0:
+                return problems
+            time.sleep(min(choose_glance_interval(self.system), remaining))
+        self._doubts.clear()
         return []
 
     @property
@@ -267,11 +272,11 @@ class Watch:
             self.stop.set()
 
     def _loop(self) -> None:
-        last_question, forgotten = time.monotonic(), set[str]()
-        while not self._ended.wait(self.interval):
+        interval, last_question, forgotten = choose_glance_interval(self.system), time.monotonic(), set[str]()
+        while not self._ended.wait(interval):
             self.ask()
             # Most jobs end before a question about them is due.
-            if time.monotonic() - last_question >= max(NODE_TIMEOUT_S / 2, 2 * self.interval):
+            if time.monotonic() - last_question >= max(NODE_TIMEOUT_S / 2, 2 * interval):
                 last_question, forgotten = time.monotonic(), self._note_jobs(forgotten)
 
     def _note_jobs(self, before: set[str]) -> set[str]:

@@ -10,7 +10,7 @@ from virtqual.files import execute
 from virtqual.identity import Identity, gather, readers
 from virtqual.identity.gather import NodeFiles
 from virtqual.site import held, slurm
-from virtqual.site.nodes import GLANCE_INTERVAL_S, OWN_GLANCE_INTERVAL_S
+from virtqual.site.nodes import GLANCE_INTERVAL_S, choose_glance_interval
 from virtqual.site.systems import System
 from virtqual.site.waiting import WAIT_LONGER, Wait
 from virtqual.verdict.pairs import SIDES
@@ -49,7 +49,7 @@ def probe_node(
     place: Sequence[str] = partition.access
     if allocation:
         place = [*held.list_step_options(allocation, partition.name), "--overlap"]
-    interval = OWN_GLANCE_INTERVAL_S if system.native.own_scheduler else GLANCE_INTERVAL_S
+    interval = choose_glance_interval(system)
     identity = readers.read(gather_from_node(partition.name, place, wait, cpus=cpus, interval=interval))
     return identity.on(system.virtual.read_host()) if side == "virtual" else identity
 
