@@ -14,13 +14,6 @@ from virtqual.identity import gather, kvm_host
 from virtqual.identity import host as hosts
 
 File = Path | None
-#: Readers of files that are no output of ``--script``.
-READERS: dict[str, Callable[[str], hosts.Fields]] = {
-    "libvirt": hosts.read_libvirt,
-    "QEMU": lambda text: hosts.read_qemu(text.rstrip("\0").split("\0")),
-    ".vmx": hosts.read_vmx,
-    "esxcli": hosts.read_esxcli,
-}
 
 
 def command(
@@ -50,12 +43,17 @@ def command(
         raise UsageError("--here and --from: give one of them")
     if vm and not (this_machine or gathered):
         raise UsageError("--vm names a VM of what --here or --from say")
-    files = {"--from": gathered, "libvirt": libvirt, "QEMU": qemu, ".vmx": vmx, "esxcli": esxcli}
-    names = [name for name, file in files.items() if file] + ["this machine"] * this_machine
+    sources: tuple[tuple[str, File, Callable[[str], hosts.Fields]], ...] = (
+        ("--from", gathered, lambda text: kvm_host.read_script(gather.parse(text), vm)),
+        ("libvirt", libvirt, hosts.read_libvirt),
+        ("QEMU", qemu, lambda text: hosts.read_qemu(text.rstrip("\0").split("\0"))),
+        (".vmx", vmx, hosts.read_vmx),
+        ("esxcli", esxcli, hosts.read_esxcli),
+    )
+    names = [name for name, file, _ in sources if file] + ["this machine"] * this_machine
     if not names:
         raise UsageError("give at least one of --here, --from, --libvirt, --qemu, --vmx, --esxcli")
     fields = kvm_host.read_script(gather.run_script(kvm_host.script()), vm) if this_machine else {}
-    readers = {"--from": lambda text: kvm_host.read_script(gather.parse(text), vm), **READERS}
-    for name, file in files.items():
-        fields |= read_with(readers[name], file) if file else {}
+    for _, file, read in sources:
+        fields |= read_with(read, file) if file else {}
     typer.echo(hosts.write(hosts.make_host(fields, " and ".join(names))), nl=False)

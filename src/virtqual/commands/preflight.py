@@ -32,17 +32,15 @@ from virtqual.stack import manifest
 from virtqual.stack.manifest import ProcessorTarget
 from virtqual.verdict.pairs import SIDES
 
-Compared = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[FILE FILE | SESSION]",
-        help="two identity files, native and virtual; or a session (id, path or 'last')",
-    ),
-]
-
 
 def command(
-    compared: Compared = None,
+    compared: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE FILE | SESSION]",
+            help="two identity files, native and virtual; or a session (id, path or 'last')",
+        ),
+    ] = None,
     system: Annotated[str, typer.Option(help="examine a node of each partition of this system, now")] = "",
     hypervisor_class: Annotated[
         str, typer.Option("--class", help="class that says what refuses (default: the system's or session's)")

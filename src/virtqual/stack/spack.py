@@ -123,22 +123,6 @@ def _check_unchanged(stack: Manifest, file: Path, packages: Iterable[Package]) -
         )
 
 
-def _find_needed(root: Package, packages: dict[str, Package]) -> Iterator[Package]:
-    """Yield a package and all the packages that it needs to run."""
-    hashes, seen = [root.hash], set[str]()
-    while hashes:
-        hash_ = hashes.pop()
-        if hash_ in seen or hash_ not in packages:
-            continue
-        seen.add(hash_)
-        yield packages[hash_]
-        hashes += [
-            dependency["hash"]
-            for dependency in packages[hash_].node.get("dependencies", ())
-            if {"link", "run"} & {*dependency["parameters"]["deptypes"]}
-        ]
-
-
 def _describe_program(
     name: str, entry: dict[str, Any], root: Package, packages: dict[str, Package]
 ) -> Program:
@@ -194,17 +178,23 @@ def _choose_openblas_kernel(libraries: Iterable[Path], target: ProcessorTarget) 
 
 
 def _find_mpi(root: Package, packages: dict[str, Package]) -> Package | None:
-    """Return the MPI library of a package; refuse one if the recipe does not say how `srun` starts it."""
-    hashes = [
-        dependency["hash"]
-        for package in _find_needed(root, packages)
-        for dependency in package.node.get("dependencies", ())
-        if "mpi" in dependency["parameters"].get("virtuals", ())
-    ]
-    if not hashes:
-        return None
-    mpi, libraries = packages[hashes[0]], load_recipe(FILE)["mpi"]
-    if mpi.name not in libraries:
+    """Return the MPI library that a package, or one that it needs to run, is linked with.
+
+    Raises
+    ------
+    InfrastructureError
+        The recipe does not say how `srun` starts programs of the library.
+    """
+    mpi, needed = None, [root.hash]
+    for package in (packages[hash_] for hash_ in needed if hash_ in packages):
+        for dependency in package.node.get("dependencies", ()):
+            parameters = dependency["parameters"]
+            if "mpi" in parameters.get("virtuals", ()):
+                mpi = packages[dependency["hash"]]
+            if {"link", "run"} & {*parameters["deptypes"]} and dependency["hash"] not in needed:
+                needed.append(dependency["hash"])
+    libraries = load_recipe(FILE)["mpi"]
+    if mpi and mpi.name not in libraries:
         # Started in a wrong way, each rank would run as a program of one rank.
         raise InfrastructureError(
             f"{root} is linked with {mpi.name}: how srun starts its programs is not known (known are: "
