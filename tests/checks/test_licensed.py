@@ -58,7 +58,8 @@ def test_the_page_from_input_to_verdict(licensed):
         "site/references/budgets/kvm.yaml",
     }
     assert "licensed" in licensed.virtqual("stack", "check").stdout
-    reason = "fluent_truck: the input fluent-truck-poly-14m is not here: virtqual inputs fetch"
+    fetch = "virtqual inputs fetch fluent-truck-poly-14m: fluent_truck"
+    reason = f"the input fluent-truck-poly-14m is not here: {fetch}"
     assert reason in reframe(licensed, "-L").stdout
     done = licensed.virtqual("inputs", "fetch", "fluent-truck-poly-14m", code=4)
     line = re.search(r"add there: (sha256: \w+)", done.stderr)[1]
