@@ -19,7 +19,6 @@ from virtqual.stack.loaded import LoadedSoftware
 from virtqual.verdict.notation import PERCENT, Direction, read_budget
 from virtqual.verdict.pairs import Side
 
-Share = Annotated[float, Field(ge=0, le=1)]
 T = TypeVar("T")
 
 #: The share of the median by which repetitions differ that do not stall; a slow run differs by as much.
@@ -243,7 +242,7 @@ class Run(BaseModel):
     inputs: dict[str, str] = {}
     #: Share of the program's time in communication, 0 to 1, by its own account or its profiler's, or why that
     #: is not observable; None if the check does not measure it.
-    communication: Share | NotObservable | None = None
+    communication: Annotated[float, Field(ge=0, le=1)] | NotObservable | None = None
     #: The program and its libraries as each node loaded them.
     software: tuple[LoadedSoftware, ...] = ()
     #: The identity of each node, by name; with the CPUs that the run used there.

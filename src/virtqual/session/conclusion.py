@@ -12,6 +12,7 @@ from virtqual.session.judge import Judged, canaries
 from virtqual.session.session import UNJUDGED_ANSWERS, Failure, Session
 from virtqual.verdict import Outcome, SessionVerdict, Verdict, worst_outcome
 from virtqual.verdict.budget import Gate
+from virtqual.verdict.pairs import SIDES
 
 #: The exit code of each outcome (docs/exit-codes.md).
 EXIT_CODES = {
@@ -158,13 +159,10 @@ def _answer_for_check_set(session: Session, check_set: CheckSet | None, cases: S
     name = session.hypervisor_class
     if check_set is None:
         return f"no (no file in references/qualifications/ says which checks class {name} asks for)"
-    sides = [
-        side["features"]
-        for side in (session.identity["native"], session.identity["virtual"])
-        if "features" in side
-    ]
+    partitions = [session.identity[side] for side in SIDES]
+    of_sides = [partition["features"] for partition in partitions if "features" in partition]
     of_stack = [program.get("features", []) for program in session.stack["programs"]]
-    features = set().union(*sides, *of_stack) if sides else None
+    features = set().union(*of_sides, *of_stack) if of_sides else None
     missing, absent_features = check_set.find_missing(cases, features, session.has_passed)
     session.missing = [case for missing_cases in missing.values() for case in missing_cases]
     if missing_checks := [check for check, missing_cases in missing.items() if missing_cases]:

@@ -21,7 +21,7 @@ from virtqual.errors import UsageError
 from virtqual.files.datafile import DataError, Problem
 from virtqual.files.records import read_record_text
 from virtqual.files.wording import suggest
-from virtqual.verdict.metric import Metric
+from virtqual.verdict.metric import Metric, NotNegative, Text
 from virtqual.verdict.notation import Direction
 from virtqual.verdict.pairs import Sample, Series, Side, pair_up
 
@@ -50,11 +50,9 @@ def _check_amount(value: float) -> float:
     return value
 
 
-_Text = Annotated[str, Field(min_length=1)]
 _Number = BeforeValidator(_refuse_python_number)
 _TimeS = Annotated[float, Field(ge=-MAX_TIME_S, le=MAX_TIME_S, allow_inf_nan=False)]
 _Time = Annotated[_TimeS | None, _Number]
-_Size = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _TIME_DESCRIPTION = f"seconds as a number, below {MAX_TIME_S:g}, or leave it empty"
 _NAME_DESCRIPTION = "a name, or leave it empty"
 
@@ -64,13 +62,13 @@ class SampleRow(BaseModel):
 
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
-    session: _Text = Field(description="a name")
-    metric: Annotated[_Text, Field(pattern="^[^@]*$")] = Field(description="a name without @")
-    setting: _Text = Field(description="a name")
-    size: Annotated[_Size | None, _Number] = Field(
+    session: Text = Field(description="a name")
+    metric: Annotated[Text, Field(pattern="^[^@]*$")] = Field(description="a name without @")
+    setting: Text = Field(description="a name")
+    size: Annotated[NotNegative | None, _Number] = Field(
         default=None, description="a number from 0, or leave it empty for a scalar"
     )
-    unit: _Text = Field(description="the unit of the values")
+    unit: Text = Field(description="the unit of the values")
     better: Direction = Field(description="lower (for a time) or higher (for a rate)")
     pair: Annotated[int, _Number, Field(ge=0, lt=10**9)] = Field(
         description="a whole number from 0, one for both runs of a pair"
