@@ -69,7 +69,7 @@ class _Doubt:
     def explain_loss(self, now: float) -> str | None:
         """Return why the node is lost; None while that is not sure."""
         state, waited = self.seen.state, now - self.since
-        if state.rstrip("*" + _MARKS) in _LOST_STATES and not state.endswith("*"):
+        if state.rstrip(_MARKS) in _LOST_STATES:
             return f"is {self.seen}" if self.glances >= 2 else None
         if waited < NODE_TIMEOUT_S * (2 if _is_completing(self.seen) else 1):
             return None

@@ -49,9 +49,11 @@ def observe(partition: SlurmPartition, identity: Identity) -> Observed:
     """Return what Slurm says of a partition and a node of itself."""
     node = shorten(identity.node) if seen(identity.node) else partition.name
     size = partition.sizes.get(node, partition.common_size)
+    # Slurm may leave out threads, or whole cores.
+    cpus_per_core = max(1, size.cpus // size.cores)
     processor = {
         "num_cpus": Fact(size.cpus, f"sinfo: CPUS of {node}"),
-        "num_cpus_per_core": Fact(size.cpus_per_core, f"sinfo: CPUS and cores of {node}"),
+        "num_cpus_per_core": Fact(cpus_per_core, f"sinfo: CPUS and cores of {node}"),
     }
     if seen(sockets := identity.topology.sockets):
         processor["num_sockets"] = Fact(sockets, f"sockets in /sys of {node}")

@@ -129,11 +129,6 @@ class NodeSize(NamedTuple):
     cores: int
     memory_mib: int | None
 
-    @property
-    def cpus_per_core(self) -> int:
-        """The CPUs of a core that Slurm gives to jobs: fewer than its threads if Slurm leaves some out."""
-        return max(1, self.cpus // self.cores)
-
 
 @dataclass(frozen=True)
 class SlurmPartition:
