@@ -11,7 +11,7 @@ import typer
 from virtqual import paths
 from virtqual.errors import UsageError
 from virtqual.files.records import write_file
-from virtqual.files.wording import printable
+from virtqual.files.wording import pluralize, printable
 from virtqual.history.propose import Proposal, Recorded, propose, propose_hosts
 from virtqual.preflight.admit import admit
 from virtqual.references import project_references
@@ -64,7 +64,7 @@ def _show_diffs(changed: Sequence[Proposal], write: bool) -> None:
     if not changed:
         typer.echo("# nothing to change", err=True)
     elif not write:
-        typer.echo(f"# {len(changed)} files proposed; --write writes them", err=True)
+        typer.echo(f"# {pluralize(len(changed), 'file')} proposed; --write writes them", err=True)
 
 
 def _read_session(path: Path, *, survey: bool) -> Recorded:

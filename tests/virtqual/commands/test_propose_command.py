@@ -149,8 +149,8 @@ def surveyed(place):
 
 def test_a_survey_of_hosts_is_proposed_and_judging_reads_it(place, surveyed):
     surveyed({"n2.example.org": ["vm1"]})
-    shown = call("propose", "s1", "s2", "--hosts", "--write", code=0)
-    assert "1 files proposed" not in shown.output
+    assert "1 file proposed; --write writes them" in call("propose", "s1", "s2", "--hosts", code=0).output
+    assert "proposed;" not in call("propose", "s1", "s2", "--hosts", "--write", code=0).output
     assert sorted(path.name for path in (place / "systems" / "site").iterdir()) == ["hosts.yaml"]
     references = load_references(REFERENCES, place)
     series = series_of(alternating(results, 1, **CHECK), references)["lammps_loop_time@lj"]
