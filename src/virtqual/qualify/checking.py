@@ -19,7 +19,6 @@ from virtqual.session.session import UNJUDGED_ANSWERS, Basis, Conclusion, Sessio
 from virtqual.session.store import load
 from virtqual.session.summary import Summary, file_of, read_summary
 from virtqual.verdict import Outcome, Verdict
-from virtqual.verdict.rule import LOOKS
 
 #: How far a number may be from the recorded one, by itself or as a share: recorded ones are rounded.
 NUMBER_TOLERANCE = 1e-5
@@ -74,30 +73,26 @@ def check_conclusion(session: Session, directory: Path) -> CheckResult:
     can_pass = (v.passes or v.outcome is Outcome.BASELINE for v in session.verdicts)
     if session.exit_code == 0 and not all(can_pass):
         checked.problems.append(f"{name}: recorded {session.outcome} with verdicts that do not pass")
-    if session.basis and session.basis.runs != session.measured:
-        why = "its conclusion was drawn from other runs or another head than the log has"
-        checked.problems.append(f"{name}: {why}")
-    elif session.basis is None and (not session.runs or session.outcome in UNJUDGED_ANSWERS):
+    if session.basis is None:
         # The runs were not judged.
         answer = UNJUDGED_ANSWERS.get(session.outcome)
         if session.exit_code == 0 or session.qualified != answer or session.verdicts:
             claim = f"{session.outcome}, exit code {session.exit_code}, qualified: {session.qualified}"
             checked.problems.append(f"{name}: recorded {claim}, which does not follow from its runs")
+    elif session.basis.runs != session.measured:
+        why = "its conclusion was drawn from other runs or another head than the log has"
+        checked.problems.append(f"{name}: {why}")
     else:
-        _judge_again(session, directory, checked)
+        _judge_again(session, session.basis, directory, checked)
     return checked
 
 
-def _judge_again(session: Session, directory: Path, checked: CheckResult) -> None:
+def _judge_again(session: Session, basis: Basis, directory: Path, checked: CheckResult) -> None:
     """Judge the runs of a session again, and add to `checked` where the answers differ."""
-    name, basis = session.session, session.basis
-    # A plain run looks once, after its only round.
-    looks = LOOKS if session.request or not session.rounds else (session.rounds[0].last + 1,)
+    name = session.session
     again = session.model_copy()
-    again.set_conclusion(Conclusion())
-    again.basis = basis or Basis(runs=session.measured, looks=looks)
-    again.not_run = session.not_run
-    earlier, why = _find_earlier(session, directory)
+    again.set_conclusion(Conclusion(basis=basis, not_run=session.not_run))
+    earlier, why = _find_earlier(session, basis, directory)
     if why:
         checked.notes.append(f"{name}: changes since session {session.against}, {why}, are not judged again")
     try:
@@ -105,7 +100,7 @@ def _judge_again(session: Session, directory: Path, checked: CheckResult) -> Non
     except Exception as error:
         checked.problems.append(f"{name}: its runs cannot be judged again: {error}")
         return
-    is_by_others = basis is None or basis.provenance != provenance()
+    is_by_others = basis.provenance != provenance()
     answers = list(_compare_answers(session, again, with_changes=not why))
     if is_by_others and not is_from_elsewhere(directory):
         # A budget that was changed since is no fault of the record.
@@ -118,7 +113,7 @@ def _judge_again(session: Session, directory: Path, checked: CheckResult) -> Non
         (checked.notes if is_by_others else checked.problems).append(sentence)
 
 
-def _find_earlier(session: Session, directory: Path) -> tuple[Session | None, str]:
+def _find_earlier(session: Session, basis: Basis, directory: Path) -> tuple[Session | None, str]:
     """Return the session that a session was compared with, and why it is not to be had."""
     if not session.against:
         return None, ""
@@ -126,7 +121,7 @@ def _find_earlier(session: Session, directory: Path) -> tuple[Session | None, st
         earlier = load(directory.resolve().parent / session.against)
     except VirtqualError:
         return None, "which is not here or is damaged"
-    if session.basis and session.basis.earlier not in ("", earlier.measured):
+    if basis.earlier not in ("", earlier.measured):
         return None, "which went on since"
     return earlier, ""
 

@@ -179,6 +179,12 @@ def test_an_edited_verdict_run_or_head_is_named(session, change, message):
     assert (code, message in output) == (4, True)
 
 
+def test_a_verdict_without_the_basis_of_its_judgement_is_named(session):
+    edit_conclusion(session, {"basis": None})
+    code, output = run("check")
+    assert (code, "which does not follow from its runs" in output) == (4, True)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
