@@ -42,21 +42,21 @@ def command(
     sessions = _read_sessions()
     selected = select_sessions(sessions, system, hypervisor_class)
     errors = [session for session in sessions if isinstance(session, VirtqualError)]
-    places = [make_place(*place, nights) for place, nights in group_by_place(selected)]
     marks = load_marks(paths.site_references())
+    places = [make_place(*place, nights, marks) for place, nights in group_by_place(selected)]
     if output is not None:
-        write_output(page.render_history(places, marks, [str(error) for error in errors]), output)
+        write_output(page.render_history(places, [str(error) for error in errors]), output)
         return
     for place in places:
         _console.print(Text(place.title, "bold"))
-        for change in describe_changes(place, marks):
+        for change in describe_changes(place):
             _console.print(Text(f"\n{change.where}"))
             for name, size in change.metrics:
                 _console.print(_indent(Text(f"{name}: ", "bold").append(size, "default")))
             for note in change.notes:
                 _console.print(_indent(Text(note, "dim")))
         _console.print("", _make_table(place))
-        for note in describe_notes(place, marks, project_references().waivers):
+        for note in describe_notes(place, project_references().waivers):
             _console.print(note, style="dim")
     for error in errors:
         _console.print(Text(f"left out: {error}", style="yellow"), soft_wrap=True)

@@ -118,6 +118,8 @@ class Place:
     sessions: tuple[list[Summary], ...]
     #: In the order of their largest change, the largest first.
     metrics: tuple[MetricHistory, ...]
+    #: Those of the system.
+    marks: tuple[Mark, ...]
 
     @property
     def title(self) -> str:
@@ -129,8 +131,10 @@ class Place:
         )
 
 
-def make_place(system: str, hypervisor_class: str, sessions: Iterable[Summary]) -> Place:
-    """Return the history of a system and class; `sessions` may have any order.
+def make_place(
+    system: str, hypervisor_class: str, sessions: Iterable[Summary], marks: Iterable[Mark] = ()
+) -> Place:
+    """Return the history of a system and class; `sessions` may have any order, `marks` be of other systems.
 
     A session without virtual values is left out if other sessions have some: its build is unknown.
     """
@@ -158,7 +162,10 @@ def make_place(system: str, hypervisor_class: str, sessions: Iterable[Summary]) 
         metrics.append(MetricHistory(name, better, of_metric, history, changes))
     metrics.sort(key=lambda metric: metric.largest_change, reverse=True)
     names = _name_builds(list(sessions_by_build))
-    return Place(system, hypervisor_class, names, tuple(sessions_by_build.values()), tuple(metrics))
+    own_marks = tuple(mark for mark in marks if mark.system in ("", system))
+    return Place(
+        system, hypervisor_class, names, tuple(sessions_by_build.values()), tuple(metrics), own_marks
+    )
 
 
 def _make_history(builds: Ints, verdicts: Sequence[Verdict], in_time: Ints) -> History:
@@ -231,7 +238,7 @@ class ChangeText:
     notes: tuple[str, ...] = ()
 
 
-def describe_changes(place: Place, marks: Sequence[Mark]) -> list[ChangeText]:
+def describe_changes(place: Place) -> list[ChangeText]:
     """Return the texts of all steps in the order of builds, and of drifts after them."""
     steps_by_place: dict[tuple[Any, ...], list[tuple[MetricHistory, Step]]] = defaultdict(list)
     for metric in place.metrics:
@@ -239,7 +246,7 @@ def describe_changes(place: Place, marks: Sequence[Mark]) -> list[ChangeText]:
             ends = [step.first - 1, step.last]
             names = [metric.sessions[end].session for end in ends] if step.cause == "within" else []
             steps_by_place[*metric.history.builds[ends], step.cause, *names].append((metric, step))
-    texts = [_describe_steps(place, steps_by_place[key], marks) for key in sorted(steps_by_place)]
+    texts = [_describe_steps(place, steps_by_place[key]) for key in sorted(steps_by_place)]
     for metric in place.metrics:
         if drift := metric.changes.drift:
             in_time = metric.history.in_time
@@ -250,9 +257,7 @@ def describe_changes(place: Place, marks: Sequence[Mark]) -> list[ChangeText]:
     return texts
 
 
-def _describe_steps(
-    place: Place, steps: Sequence[tuple[MetricHistory, Step]], marks: Sequence[Mark]
-) -> ChangeText:
+def _describe_steps(place: Place, steps: Sequence[tuple[MetricHistory, Step]]) -> ChangeText:
     """Return the text of the steps of several metrics between the same builds or sessions."""
     metric, step = steps[0]
     before, after = metric.sessions[step.first - 1], metric.sessions[step.last]
@@ -271,9 +276,8 @@ def _describe_steps(
         )
     notes = [f"changed with it: {names}: {old} -> {new}" for names, old, new in compare_facts(before, after)]
     begin, end = sorted((before.created.date(), after.created.date()))
-    for mark in marks:
-        if mark.system in ("", place.system) and begin <= mark.date <= end:
-            notes.append(f"marked between them: {mark.what}, {mark.date}")
+    marks = (mark for mark in place.marks if begin <= mark.date <= end)
+    notes += [f"marked between them: {mark.what}, {mark.date}" for mark in marks]
     if step.cause == "build" and last - first > 1:
         notes.append(f"test next: {place.builds[(first + last) // 2]}, which is in the middle of these")
     elif step.cause == "build":
@@ -290,9 +294,9 @@ def _describe_estimate(log: float, error: float, better: Direction) -> str:
     return describe_slowdown(log, better, (log - reach, log + reach))
 
 
-def describe_notes(place: Place, marks: Iterable[Mark], waivers: Iterable[Waiver]) -> Iterator[str]:
+def describe_notes(place: Place, waivers: Iterable[Waiver]) -> Iterator[str]:
     """Yield the marks of a system, and the waivers of its class."""
-    yield from (f"{mark.date}: {mark.what}" for mark in marks if mark.system in ("", place.system))
+    yield from (f"{mark.date}: {mark.what}" for mark in place.marks)
     today = date.today()
     for waiver in waivers:
         if waiver.hypervisor_class == place.hypervisor_class:

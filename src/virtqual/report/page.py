@@ -29,7 +29,6 @@ from virtqual.harness.process import pattern
 from virtqual.history.builds import MAX_DETECTABLE_LOG, MetricHistory, Place, describe_changes, describe_notes
 from virtqual.identity import Identity
 from virtqual.references import project_references
-from virtqual.references.marks import Mark
 from virtqual.references.published import Claim, PublishedCase, Study, load_studies
 from virtqual.report import plots
 from virtqual.report.comparison import ComparedSeries, compare, differing, letters
@@ -99,7 +98,7 @@ def render_comparison(sessions: Sequence[Session]) -> str:
     )
 
 
-def render_history(places: Sequence[Place], marks: Sequence[Mark], unread: Sequence[str]) -> str:
+def render_history(places: Sequence[Place], unread: Sequence[str]) -> str:
     """Return the history of builds; `unread` says which sessions could not be read, and why."""
     metrics = [(place, metric) for place in places for metric in place.metrics]
     changed = [f"{metric.name} on {place.system}" for place, metric in metrics if metric.summary]
@@ -114,10 +113,10 @@ def render_history(places: Sequence[Place], marks: Sequence[Mark], unread: Seque
     contents = [
         {
             "title": place.title,
-            "changes": describe_changes(place, marks),
+            "changes": describe_changes(place),
             "metrics": [(metric, _draw_course(metric)) for metric in place.metrics],
             "builds": list(zip(place.builds, place.sessions, strict=True)),
-            "notes": list(describe_notes(place, marks, waivers)),
+            "notes": list(describe_notes(place, waivers)),
         }
         for place in places
     ]

@@ -62,7 +62,8 @@ def register(environment: Path, directory: Path) -> Manifest:
     _check_unchanged(stack, directory / manifest.FILE, packages.values())
     directory.mkdir(parents=True, exist_ok=True)
     for name in ("spack.lock", "spack.yaml"):
-        shutil.copy(environment / name, directory / name)
+        # Both may be one directory.
+        (directory / name).write_bytes((environment / name).read_bytes())
     sbom.write(stack, directory)
     stack.write(directory)
     return stack

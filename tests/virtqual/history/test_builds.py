@@ -46,13 +46,17 @@ def change_forks(rows, log):
 
 
 def test_the_build_is_named_with_what_changed_and_what_to_do():
-    place = make_place("site", "kvm", nights(new_microcode=True))
+    marks = [
+        Mark(date=date(2026, 1, 16), what="new BIOS"),
+        Mark(date=date(2026, 1, 16), what="new switch", system="other"),
+    ]
+    place = make_place("site", "kvm", nights(new_microcode=True), marks)
     first, second = place.metrics
     assert (first.name, second.name) == ("page_touch_time s", "fork_time s")
     assert second.changes.steps == ()
     (step,) = first.changes.steps
     assert abs(step.size - 0.2) < 1.96 * step.error
-    (change,) = describe_changes(place, [Mark(date=date(2026, 1, 16), what="new BIOS")])
+    (change,) = describe_changes(place)
     assert change.where == "between QEMU 9.4 and QEMU 9.5"
     ((name, size),) = change.metrics
     assert name == "page_touch_time s"
@@ -68,7 +72,7 @@ def test_the_build_is_named_with_what_changed_and_what_to_do():
 
 def test_metrics_that_changed_at_one_place_are_told_together():
     rows = change_forks(nights(new_microcode=True), lambda n: 0.3 * (n >= 15) + 0.001 * n % 3)
-    (change,) = describe_changes(make_place("site", "kvm", rows), [])
+    (change,) = describe_changes(make_place("site", "kvm", rows))
     assert [name for name, _ in change.metrics] == ["fork_time s", "page_touch_time s"]
     assert len(change.notes) == 2
 
@@ -76,7 +80,7 @@ def test_metrics_that_changed_at_one_place_are_told_together():
 def test_places_are_told_in_the_order_of_builds():
     place = make_place("site", "kvm", change_forks(nights(step=0.4, at=6), lambda n: 0.2 * (n >= 9)))
     assert [metric.name for metric in place.metrics] == ["page_touch_time s", "fork_time s"]
-    assert [change.where for change in describe_changes(place, [])] == [
+    assert [change.where for change in describe_changes(place)] == [
         "between QEMU 9.2 and QEMU 9.3",
         "between QEMU 9.5 and QEMU 9.6",
     ]
@@ -132,7 +136,7 @@ def test_a_step_of_which_the_place_is_not_sure_has_a_build_to_measure_next():
     place = make_place("site", "kvm", rows)
     (step,) = place.metrics[0].changes.steps
     assert step.last - step.first >= 1
-    (change,) = describe_changes(place, [])
+    (change,) = describe_changes(place)
     assert change.notes[-1].startswith("test next: QEMU 9.")
 
 
@@ -146,7 +150,7 @@ def test_an_old_build_that_is_measured_again_stands_with_its_own():
     numbers = place.metrics[0].history.builds.tolist()
     assert numbers == sorted(numbers)
     assert place.sessions[0][-1].session == "again-1"
-    (change,) = describe_changes(place, [])
+    (change,) = describe_changes(place)
     assert change.where == "between QEMU 9.3 and QEMU 9.4"
 
 
@@ -163,8 +167,8 @@ def test_notes_are_of_the_sessions_of_both_builds_that_are_nearest_in_time():
         )
         for k, row in enumerate(rows[9:12])
     ]
-    place = make_place("site", "kvm", [*rows, *again])
-    (change,) = describe_changes(place, [Mark(date=again[0].created.date(), what="new firmware")])
+    marks = [Mark(date=again[0].created.date(), what="new firmware")]
+    (change,) = describe_changes(make_place("site", "kvm", [*rows, *again], marks))
     assert change.where == "between QEMU 9.3 and QEMU 9.4"
     assert not [note for note in change.notes if "microcode" in note or "firmware" in note]
 
@@ -194,7 +198,7 @@ def test_of_builds_measured_once_it_is_said_that_they_are_too_few(builds):
     rows = [row.model_copy(update={"verdicts": many}) for row in nights()[: 3 * builds : 3]]
     place = make_place("site", "kvm", rows)
     assert {metric.outcome for metric in place.metrics} == {"too few sessions"}
-    assert "There are too few sessions to show a change" in page.render_history([place], [], [])
+    assert "There are too few sessions to show a change" in page.render_history([place], [])
 
 
 def test_a_drift_is_told_with_its_rate_and_since_when():
@@ -204,7 +208,7 @@ def test_a_drift_is_told_with_its_rate_and_since_when():
         for n in range(60)
     ]
     place = make_place("site", "kvm", rows)
-    (change,) = describe_changes(place, [])
+    (change,) = describe_changes(place)
     assert change.where.startswith("a drift since night-")
     ((_, size),) = change.metrics
     assert "% (standard error" in size
@@ -230,17 +234,17 @@ def test_builds_of_one_name_are_named_by_what_not_all_of_them_have():
 @pytest.mark.parametrize("text", ["<script>alert(1)</script>", "\N{RIGHT-TO-LEFT OVERRIDE}x"])
 def test_a_page_of_it_is_text(text):
     rows = [row.model_copy(update={"hypervisor": f"{row.hypervisor} {text}"}) for row in nights()]
-    written = page.render_history([make_place("site", "kvm", rows)], [], [text])
+    written = page.render_history([make_place("site", "kvm", rows)], [text])
     assert text not in written
     assert written.count('class="step"') == 2
 
 
 def test_its_page_is_fit_for_people(browser, tmp_path):
     file = tmp_path / "history.html"
-    place = make_place("site", "kvm", nights(new_microcode=True))
     marks = [Mark(date=date(2026, 1, 16), what="new BIOS")]
+    place = make_place("site", "kvm", nights(new_microcode=True), marks)
     quiet = make_place("other", "kvm", nights(0.0))
-    file.write_text(page.render_history([place, quiet], marks, ["an old session"]), encoding="utf-8")
+    file.write_text(page.render_history([place, quiet], ["an old session"]), encoding="utf-8")
     assert_fit_for_people(browser, file)
 
 
@@ -255,6 +259,6 @@ def test_a_waiver_ends_with_the_local_day_as_in_a_session(monkeypatch, zone):
         days = date.today() - timedelta(days=1), date.today()
         waivers = [Waiver.model_validate({**waiver, "expires": day}) for day in days]
         place = make_place("site", "kvm", nights())
-        notes = list(describe_notes(place, [], waivers))
+        notes = list(describe_notes(place, waivers))
     time.tzset()
     assert ["expired" in note for note in notes] == [True, False]

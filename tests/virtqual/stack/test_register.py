@@ -32,6 +32,11 @@ def test_the_manifest_has_what_checks_read(fake, environment, tmp_path):
     assert files == {"manifest.json", "sbom.cdx.json", "spack.lock", "spack.yaml"}
 
 
+def test_an_environment_may_lie_where_its_manifest_is_written(fake, environment):
+    stack = register(environment, environment)
+    assert manifest.load(environment / manifest.FILE) == stack
+
+
 def test_libraries_of_other_programs_than_the_first_are_noted(fake, environment, tmp_path):
     osu_bw = fake.root / "store/osu-micro-benchmarks/libexec/osu-micro-benchmarks/mpi/pt2pt/osu_bw"
     shutil.copy("/usr/bin/grep", osu_bw)
