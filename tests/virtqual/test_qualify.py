@@ -51,7 +51,7 @@ def test_the_default_stack_is_the_one_with_the_most_features(site):
     fake.model_copy(update={"name": "spack"}).write(stacks / "spack")
     (stacks / "fake2").mkdir()
     (stacks / "fake2/manifest.json").write_text("{}")
-    assert manifest.find_stacks(stacks) == ["spack", "fake", "fake2"]
+    assert list(manifest.find_stacks(stacks)) == ["spack", "fake", "fake2"]
 
 
 QUALIFIED = """schema: virtqual-qualification/1

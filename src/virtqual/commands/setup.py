@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
@@ -68,7 +69,7 @@ def _show_missing(todo: registry.InstallPlan, directory: Path) -> None:
             _say.print(f"{words}: {' '.join(names)}")
 
 
-def _choose_stack(names: list[str], name: str) -> str:
+def _choose_stack(names: Collection[str], name: str) -> str:
     if name and name != registry.NAME and name not in names:
         message = f"no stack {name!r} is set up (there are: {', '.join(names) or 'none'})"
         similar = suggest_similar(name, {*names, registry.NAME, spack.NAME} - {name})

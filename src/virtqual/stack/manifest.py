@@ -154,24 +154,19 @@ def load_recipe(file: str) -> dict[str, Any]:
 def load_all(stacks: Path) -> list[Manifest]:
     """Return the manifests below a directory, in the order of `find_stacks`."""
     manifests = []
-    for manifest in _load_by_name(stacks).values():
+    for manifest in find_stacks(stacks).values():
         if isinstance(manifest, InfrastructureError):
             raise manifest
         manifests.append(manifest)
     return manifests
 
 
-def find_stacks(stacks: Path) -> list[str]:
-    """Return the names of the stacks that are set up; the default is first.
+def find_stacks(stacks: Path) -> dict[str, Manifest | InfrastructureError]:
+    """Return by name the stacks that are set up, or why a manifest cannot be read; the default is first.
 
     It is the stack with the most features, for checks without a program are not run; of equal ones
     it is ``spack``.  A manifest that cannot be read has none.
     """
-    return list(_load_by_name(stacks))
-
-
-def _load_by_name(stacks: Path) -> dict[str, Manifest | InfrastructureError]:
-    """Return each manifest, or why it cannot be read, in the order of `find_stacks`."""
     manifests: dict[str, Manifest | InfrastructureError] = {}
     for path in stacks.glob(f"*/{FILE}"):
         try:
