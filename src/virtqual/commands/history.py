@@ -52,9 +52,9 @@ def command(
         for change in describe_changes(place):
             _console.print(Text(f"\n{change.where}"))
             for name, size in change.metrics:
-                _console.print(_indent(Text(f"{name}: ", "bold").append(size, "default")))
+                _console.print(Padding.indent(Text(f"{name}: ", "bold").append(size, "default"), 2))
             for note in change.notes:
-                _console.print(_indent(Text(note, "dim")))
+                _console.print(Padding.indent(Text(note, "dim"), 2))
         _console.print("", _make_table(place))
         for note in describe_notes(place, project_references().waivers):
             _console.print(note, style="dim")
@@ -74,10 +74,6 @@ def _read_sessions() -> list[Summary | VirtqualError]:
         disable=not console.is_terminal,
     )
     return [summary for _, summary in tracked]
-
-
-def _indent(text: Text) -> Padding:
-    return Padding(text, (0, 0, 0, 2))
 
 
 def _make_table(place: Place) -> Table:

@@ -113,7 +113,7 @@ def _show_plan(request: Request) -> None:
     if planned.not_run:
         console.print(Text("Not run here:", style="dim"))
     for line in planned.not_run:
-        console.print(Padding(Text(line, style="dim"), (0, 0, 0, 2)))
+        console.print(Padding.indent(Text(line, style="dim"), 2))
     console.print(Text(planned.answer, style="bold"))
 
 
