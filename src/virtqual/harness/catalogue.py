@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from virtqual.errors import UsageError
 from virtqual.files import reading
@@ -47,7 +47,7 @@ class Entry(BaseModel):
     #: Why it cannot run on the system as it is set up, such as a missing input; empty if it can.
     lacks: str = ""
     #: By scale the least and the most seconds of a run, if repetitions do not decide them.
-    run_seconds: dict[str, tuple[float, float]] = Field(default={}, exclude_if=lambda seconds: not seconds)
+    run_seconds: dict[str, tuple[float, float]] = {}
     #: The hashes of its tests, for ``reframe -n /HASH``, by sample and ``verdict``.
     hashes: dict[str, str] = {}
     #: It runs on both sides; other tests of ReFrame's do not.
