@@ -63,6 +63,15 @@ def test_a_change_takes_one_line_of_the_table(shown, metrics, make):
     assert max(map(len, lines)) <= 80
 
 
+def test_a_change_that_cannot_be_judged_does_not_repeat_the_overhead(shown, metrics, make):
+    terminal, _ = shown
+    new, unknown = make(metrics["hpl"], [0.0] * 4), ("the earlier session did not measure it",)
+    cases = [Case(new, FIVE, PRIOR), Case(new, CHANGE, PRIOR, refused=unknown)]
+    terminal.console.print(table_of(judge_session(cases).verdicts))
+    lines = terminal.console.file.getvalue().splitlines()
+    assert lines[-1].split() == ["change", "-", "INVALID", "4"]
+
+
 @pytest.mark.parametrize(
     ("ratio", "says"), [(0.0289, "34.6x"), (0.52, "48%"), (1.05, "-5%"), (35.4, "0.03x")]
 )

@@ -237,9 +237,9 @@ def describe_head(head: Head) -> dict[str, str]:
 
 def table_of(verdicts: Sequence[Verdict]) -> Table:
     """Return the table of all verdicts, 80 columns wide at most."""
-    gates = {verdict.gate for verdict in verdicts if verdict.judged is not None}
     # Changes alone are shown as estimates; a change beside an overhead gets a line of its own.
-    only_change = gates == {"change"}
+    has_overheads = any(verdict.gate == "overhead" for verdict in verdicts)
+    only_change = not has_overheads and any(verdict.judged is not None for verdict in verdicts)
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("metric", overflow="fold")
     for title in ("native", "virtual"):
@@ -249,8 +249,9 @@ def table_of(verdicts: Sequence[Verdict]) -> Table:
     table.add_column("verdict", no_wrap=True)
     table.add_column("pairs", justify="right", no_wrap=True)
     for verdict in verdicts:
-        estimate = verdict.judged if only_change else verdict.estimate
-        table.add_row(*_row(verdict, estimate, beside=verdict.change is not None and not only_change))
+        is_beside = has_overheads and verdict.gate == "change"
+        estimate = verdict.judged if only_change or is_beside else verdict.estimate
+        table.add_row(*_row(verdict, estimate, beside=is_beside))
     return table
 
 
