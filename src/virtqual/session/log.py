@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -283,28 +283,32 @@ class Log:
         session = Session.model_construct(**dict(begun.head))
         rounds: dict[int, Round] = {}
         runs: dict[tuple[str, int, str, str], Run] = {}
-        events = []
+        number, failures = 0, list[tuple[int, Failure]]()
         for event, line in lines:
-            events.append(event)
             if isinstance(event, Finished | Failed):
                 measured.update(line)
             match event:
                 case Probed():
                     session.probed = event.nodes
                 case RoundBegun():
-                    rounds[event.round.number] = event.round
+                    number = event.round.number
+                    rounds[number] = event.round
                 case Finished():
                     self._add_run(runs, event.run)
+                case Failed():
+                    failures.append((number, event.failure))
                 case SetAside():
                     session.lost.append(event.loss)
+                    failures = _drop_failures(failures, number)
                 case Resumed():
                     session.resumed.append(event.resumption)
+                    failures = _drop_failures(failures, number)
                     session.set_conclusion(Conclusion())
                 case Concluded():
                     session.set_conclusion(event.conclusion)
         session.rounds = list(rounds.values())
         session.runs = sorted(runs.values(), key=lambda run: run.start)
-        session.failures = _collect_failures(events)
+        session.failures = [failure for _, failure in failures]
         session.measured = measured.hexdigest()
         session.log_digest = _digest(content)
         return session
@@ -385,23 +389,16 @@ def _write(file: int, end: int, content: bytes) -> None:
         raise
 
 
-def _collect_failures(events: Iterable[Event]) -> list[Failure]:
-    """Return the failures of a session, without those whose cases are run again."""
-    number, failures = 0, list[tuple[int, Failure]]()
-    for event in events:
-        match event:
-            case RoundBegun():
-                number = event.round.number
-            case Failed():
-                failures.append((number, event.failure))
-            case SetAside() | Resumed():
-                # The loss of a node, or the end of the session, made cases of this round fail.
-                failures = [
-                    (of_round, failure)
-                    for of_round, failure in failures
-                    if failure.kind != "infrastructure" and (failure.kind, of_round) != ("failed", number)
-                ]
-    return [failure for _, failure in failures]
+def _drop_failures(failures: list[tuple[int, Failure]], number: int) -> list[tuple[int, Failure]]:
+    """Return the failures with their rounds, without those whose cases are run again after a round.
+
+    The loss of a node, or the end of the session, made cases of this round fail.
+    """
+    return [
+        (of_round, failure)
+        for of_round, failure in failures
+        if failure.kind != "infrastructure" and (failure.kind, of_round) != ("failed", number)
+    ]
 
 
 def document_of(session: Session) -> str:
