@@ -1,6 +1,5 @@
 """What a request names is looked at before a node is asked for, by every command that asks for nodes."""
 
-import json
 import shutil
 
 import pytest
@@ -38,12 +37,9 @@ def refused(site, *command, **env):
         (("sweep", "-n", "strem"), "no check has a name that matches 'strem': did you mean stream"),
     ],
 )
-@pytest.mark.parametrize("access", [{}, {"session_access": ["--partition=cloud"]}], ids=["jobs", "held"])
-def test_names_and_tags(site, command, says, access):
+def test_names_and_tags(site, command, says):
     name, *options = command
-    held = {"session_access": ["--partition=bare"]} if access else {}
-    env = {"FAKE_EXTRAS_bare": json.dumps(held), "FAKE_EXTRAS_cloud": json.dumps(access)}
-    assert says in refused(site, "virtqual", name, *ON, *options, **env)
+    assert says in refused(site, "virtqual", name, *ON, *options)
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
