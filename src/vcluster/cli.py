@@ -98,7 +98,7 @@ def up(
     nic: Annotated[Adapter, typer.Option(help="network adapter of the VMs")] = Adapter.VIRTIO,
     mac: Annotated[str, typer.Option(help="first bytes of their addresses")] = MAC,
     disk_cache: Annotated[DiskCache, typer.Option(help="of VMs on emulated hosts")] = DiskCache.NONE,
-    shared: Annotated[Path | None, typer.Option(help="the read-write directory")] = None,
+    shared: Annotated[Path | None, typer.Option(help="the shared directory")] = None,
     pin: Annotated[bool, typer.Option(help="bind vCPUs to host CPUs")] = True,
     rdma: Annotated[bool, typer.Option(help="soft-RoCE in the nodes")] = True,
     timeout: Annotated[float, typer.Option(help="seconds until all nodes are idle")] = 180.0,
