@@ -8,8 +8,6 @@ from virtqual.runs import Result
 from . import counts
 from .base import Measurement
 
-#: Percent of the native peak by scale: a VM of a small system may reach half of that peak, or less.
-SHARES = {"small": (10, 25, 75), "standard": (25, 50, 75)}
 QUICK_SHARE = 25
 #: Half of the cores are the client's: it must not be what limits the rate.
 MAX_CORES = 16
@@ -25,6 +23,8 @@ class Offered(Measurement):
     repeats = False
     load = parameter(["quarter", "all"], loggable=True)
     quick = {"load": ("quarter",)}
+    #: Percent of the native peak by scale: a VM of a small system may reach half of that peak, or less.
+    shares = {"small": (10, 25, 75), "standard": (25, 50, 75)}
     #: The peaks of native warm-ups, up to this one.
     native_peaks = ()
 
@@ -82,7 +82,7 @@ class Offered(Measurement):
                 )
             # The slowest node's peak, so that no node is overloaded.
             self.native_peak = float(f"{decided or min(peaks, default=1.0):.6g}")
-        shares = (QUICK_SHARE,) if self.load == "quarter" else SHARES[self.partition_extras["scale"]]
+        shares = (QUICK_SHARE,) if self.load == "quarter" else self.shares[self.partition_extras["scale"]]
         return {share: self.native_peak * share / 100 for share in shares}
 
     def make_results(self, name, setting, loads, peak=None, peak_limits=()):
