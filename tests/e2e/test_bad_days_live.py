@@ -201,13 +201,17 @@ def test_a_program_that_hangs_until_its_time_limit(cluster):
     """M12: it was called refused, and TIMEOUT was never said."""
     process = cluster.start()
     until(process, "round 1")
-    # A native run is over in less than a second: it is looked for before its job is, and may have ended.
-    stopped: list[int] = []
-    while not stopped:
+    # A native run is over in less than a second: it is looked for before its job is, and a process that is
+    # about to end does not stop.
+    is_stopped = False
+    while not is_stopped:
+        assert process.poll() is None
         for pid in cluster.started("^[^ ]*NPmpich2? "):
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError, FileNotFoundError):
                 os.kill(pid, signal.SIGSTOP)
-                stopped.append(pid)
+                time.sleep(0.1)
+                state = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0]
+                is_stopped |= state == "T"
     job = cluster.running()
     cluster.asked("scontrol", "update", f"JobId={job}", "TimeLimit=1")
     code, said = ended(process)
