@@ -47,7 +47,7 @@ def test_a_byte_order_mark_and_the_line_ends_of_windows_are_read(tmp_path):
     assert dict(parse(file).content) == {"a": 1, "b": "two"}
 
 
-@pytest.mark.parametrize("read", [parse, load_session, manifest.load])
+@pytest.mark.parametrize("read", [parse, lambda log: load_session(log.parent), manifest.load])
 def test_a_device_or_a_pipe_is_no_file_to_read(tmp_path, read):
     os.mkfifo(tmp_path / "pipe")
     for target in ("/dev/zero", tmp_path / "pipe"):
