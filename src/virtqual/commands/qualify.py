@@ -21,53 +21,61 @@ from virtqual.session.session import Request
 from virtqual.site.held import DEFAULT_NODES, count_places
 from virtqual.verdict.pairs import SIDES
 
+Resume = Annotated[
+    str | None,
+    typer.Option(metavar="SESSION", help="go on with a session that was interrupted or broke off"),
+]
+Against = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SESSION",
+        help="judge the change since an earlier session (id, 'last', 'good')",
+        callback=check_against,
+    ),
+]
+HypervisorClass = Annotated[
+    str, typer.Option("--class", help="class of budgets (default: what the system file says)")
+]
+Full = Annotated[
+    bool, typer.Option("--full", help="also the longer cases, without which no build is qualified")
+]
+Pairs = Annotated[
+    int | None,
+    typer.Option(min=2, help="pairs of the first round (default: 4, or 2 if no build can be qualified)"),
+]
+MaxPairs = Annotated[
+    int, typer.Option(help="pairs at most for one metric, 4 or more; of each node if all nodes work at once")
+]
+Fast = Annotated[
+    bool, typer.Option("--fast", help="2 pairs first, which can pass; the build is not called qualified")
+]
+Policy = Annotated[
+    Literal["serial", "async"],
+    typer.Option(help="async: where each run is a job, queue several at once"),
+]
+Plan = Annotated[
+    bool, typer.Option("--plan", help="say what would run, how long and at how many node-hours, and stop")
+]
+
 
 def command(
     context: typer.Context,
     system: System = "",
-    resume: Annotated[
-        str | None,
-        typer.Option(metavar="SESSION", help="go on with a session that was interrupted or broke off"),
-    ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SESSION",
-            help="judge the change since an earlier session (id, 'last', 'good')",
-            callback=check_against,
-        ),
-    ] = None,
-    hypervisor_class: Annotated[
-        str, typer.Option("--class", help="class of budgets (default: what the system file says)")
-    ] = "",
-    full: Annotated[
-        bool, typer.Option("--full", help="also the longer cases, without which no build is qualified")
-    ] = False,
+    resume: Resume = None,
+    against: Against = None,
+    hypervisor_class: HypervisorClass = "",
+    full: Full = False,
     names: Names = None,
     tags: Tags = None,
     stack: Stack = "",
     label: Annotated[str, typer.Option(help="a name for the session")] = "",
-    pairs: Annotated[
-        int | None,
-        typer.Option(min=2, help="pairs of the first round (default: 4, or 2 if no build can be qualified)"),
-    ] = None,
-    max_pairs: Annotated[
-        int,
-        typer.Option(help="pairs at most for one metric, 4 or more; of each node if all nodes work at once"),
-    ] = 18,
-    fast: Annotated[
-        bool, typer.Option("--fast", help="2 pairs first, which can pass; the build is not called qualified")
-    ] = False,
-    policy: Annotated[
-        Literal["serial", "async"],
-        typer.Option(help="async: where each run is a job, queue several at once"),
-    ] = "serial",
+    pairs: Pairs = None,
+    max_pairs: MaxPairs = 18,
+    fast: Fast = False,
+    policy: Policy = "serial",
     nodes: Annotated[int, typer.Option(min=1, help=NODES_HELP)] = DEFAULT_NODES,
     wait_hours: WaitHours = None,
-    plan: Annotated[
-        bool,
-        typer.Option("--plan", help="say what would run, how long and at how many node-hours, and stop"),
-    ] = False,
+    plan: Plan = False,
     only_check: Annotated[bool, typer.Option("--only-check", hidden=True)] = False,
 ) -> None:
     """Run the checks on both partitions until every metric is decided, and say the verdict.

@@ -306,9 +306,8 @@ class Log:
                     session.set_conclusion(Conclusion())
                 case Concluded():
                     session.set_conclusion(event.conclusion)
-        session.rounds = list(rounds.values())
+        session.rounds, session.failures = list(rounds.values()), [failure for _, failure in failures]
         session.runs = sorted(runs.values(), key=lambda run: run.start)
-        session.failures = [failure for _, failure in failures]
         session.measured = measured.hexdigest()
         session.log_digest = _digest(content)
         return session

@@ -120,7 +120,7 @@ class VirtualPartition(Partition):
     extras: VirtualExtras
 
 
-class Partitions(BaseModel):
+class ComparedPartitions(BaseModel):
     """The two partitions that are compared."""
 
     model_config = ConfigDict(frozen=True)
@@ -138,7 +138,7 @@ class System(BaseModel):
     prefix: str
     #: ReFrame's name of what loads modules, such as ``lmod``.
     modules_system: str = "nomod"
-    partitions: Partitions
+    partitions: ComparedPartitions
     #: The file that defines it.
     file: str
 
@@ -277,8 +277,8 @@ def _find_side_mistakes(raw: Mapping[str, Any]) -> Iterator[tuple[Key, str]]:
     for side in SIDES:
         names = [name for name, features in features_by_name.items() if side in features]
         if len(names) != 1:
-            found = ", ".join(names) or "none"
-            yield ("partitions",), f"exactly one partition must have the feature {side!r}, found {found}"
+            listed = ", ".join(names) or "none"
+            yield ("partitions",), f"exactly one partition must have the feature {side!r}, found {listed}"
     for name, features in features_by_name.items():
         if set(SIDES) <= set(features):
             yield ("partitions",), f"{name} has both features, native and virtual"
