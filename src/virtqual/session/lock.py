@@ -134,6 +134,6 @@ def _read_holder(path: Path) -> tuple[str, str, bool]:
         who = f"{holder['who']} (process {holder['pid']} on {holder['host']}, since {since})"
         is_local = holder["host"] == socket.gethostname()
         return who, str(holder["host"]), is_local and not Path(f"/proc/{int(holder['pid'])}").exists()
-    except Exception:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         # A holder that ends empties the file. In a shared state directory others can write it.
         return "another session", "", text == b""
