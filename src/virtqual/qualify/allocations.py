@@ -8,11 +8,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from virtqual import paths
 from virtqual.errors import UsageError
 from virtqual.files.wording import pluralize
 from virtqual.qualify.state import Qualification
-from virtqual.session.lock import find_lock
 from virtqual.session.log import Released, Submitted
 from virtqual.site import slurm
 from virtqual.site.hosts import are_separate, find_hosts
@@ -62,7 +60,7 @@ def _request_nodes(job: Qualification) -> None:
     _check_own_node(job)
     # If the session goes on without nodes that do not work, they are left out.
     nodes = [(job.system.partition(side), job.watch.working(side)) for side in SIDES]
-    number = slurm.allocate(nodes, job.head.session, find_lock(paths.state(), job.system.name))
+    number = slurm.allocate(nodes, job.head.session)
     # Until it is released, a later process finds it in the log, and cancels it.
     names = [partition.name for partition, _ in nodes]
     case = f"allocation of {' and '.join(names)}"

@@ -139,6 +139,7 @@ def _begin_session(job: Qualification, notes: list[str]) -> Qualification:
     name_holder(job.lock, f"session {job.head.session}")
     job.screen.begin(job.head, notes)
     job.watch.jobs = job.log.unfinished
+    job.watch.allocation = lambda: next(iter(job.held.values()), None)
     if not job.system.native.session_access:
         job.watch.say = job.screen.note
     return job

@@ -26,11 +26,6 @@ MAX_CLEANUP_S = 90.0
 TOUCH_S, STALE_S = 60.0, 300.0
 
 
-def find_lock(state: Path, system: str) -> Path:
-    """Return the file of a system's lock."""
-    return state / f"measuring-{system}.lock"
-
-
 @contextmanager
 def measuring(state: Path, system: str, who: str, say: Callable[[str], None]) -> Iterator[int]:
     """Hold the lock of a system while a session measures on it, and yield the descriptor for child processes.
@@ -49,7 +44,7 @@ def measuring(state: Path, system: str, who: str, say: Callable[[str], None]) ->
     InfrastructureError
         Another session measures there now; with its name, begin and process.
     """
-    path = find_lock(state, system)
+    path = state / f"measuring-{system}.lock"
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, paths.file_mode())
     except OSError as error:
@@ -58,7 +53,7 @@ def measuring(state: Path, system: str, who: str, say: Callable[[str], None]) ->
     ended = threading.Event()
 
     def give_signs_of_life() -> None:
-        """Touch the file, so that other nodes and the session's allocation see that its holder lives."""
+        """Touch the file, so that other nodes see that its holder lives."""
         while not ended.wait(TOUCH_S):
             with suppress(OSError):
                 os.utime(descriptor)

@@ -15,7 +15,13 @@ from dataclasses import dataclass, field
 
 from virtqual.errors import InfrastructureError, VirtqualError
 from virtqual.files.wording import list_names, node_sort_key
-from virtqual.site.slurm import NodeState, list_node_states, read_job_states, select_nodes
+from virtqual.site.slurm import (
+    NodeState,
+    list_node_states,
+    read_job_states,
+    select_nodes,
+    show_sign_of_life,
+)
 from virtqual.site.systems import System
 from virtqual.site.waiting import Wait
 from virtqual.verdict.pairs import SIDES
@@ -89,6 +95,8 @@ class Watch:
     lost: dict[str, str] = field(default_factory=dict)
     #: Returns the jobs whose end is awaited, and steps of such jobs.
     jobs: Callable[[], Iterable[str]] = tuple
+    #: Returns the allocation that the session holds.
+    allocation: Callable[[], str | None] = lambda: None
     #: Shows a sentence about jobs that wait in the queue, if each run is a job.
     say: Callable[[str], None] | None = None
     #: A sentence for each partition that had fewer nodes than the system file states, but enough.
@@ -278,6 +286,8 @@ class Watch:
             # Most jobs end before a question about them is due.
             if time.monotonic() - last_question >= max(NODE_TIMEOUT_S / 2, 2 * interval):
                 last_question, forgotten = time.monotonic(), self._note_jobs(forgotten)
+                if allocation := self.allocation():
+                    show_sign_of_life(allocation)
 
     def _note_jobs(self, before: set[str]) -> set[str]:
         """Return the awaited jobs that Slurm does not know; a job that was unknown `before` too is lost."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import datetime
 import os
 import re
-import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from virtqual.errors import InfrastructureError, UsageError
@@ -31,19 +30,16 @@ _ORDER_TIMEOUT_S = 300
 _QUESTION_TIMEOUT_S = 20
 #: Slurm's time of submission may differ by so much from ours; numbers of jobs may begin anew.
 _SUBMISSION_TOLERANCE_S = 300
-#: An allocation ends after so long without a sign of life.
-ABANDONED_MINUTES = 20
-#: The script of an allocation's job. A session touches the lock of its system, which names it, every minute.
-#: The job ends if it does not, because its machine was booted or Slurm's answer did not reach it.
-_ALLOCATION_SCRIPT = """file={file} quiet=0
-[ -e "$file" ] || exec sleep infinity
-while [ $quiet -lt {minutes} ]; do
+#: The script of an allocation's job. It ends after so many minutes without `show_sign_of_life`: the session's
+#: machine was booted, or Slurm's answer did not reach it. A signal is used, since nodes may cache files.
+_ALLOCATION_SCRIPT = """trap silent=0 CONT
+silent=0
+while [ $silent -lt {minutes} ]; do
     sleep {seconds}
-    now=$(grep -qsF {session} "$file" && stat -c %Y "$file")
-    if [ "$now" = "$before" ]; then quiet=$((quiet + 1)); else quiet=0; fi
-    before=$now
+    silent=$((silent + 1))
 done
 """
+_ABANDONED_MINUTES = 20
 
 Answer = TypeVar("Answer")
 
@@ -199,20 +195,18 @@ def check_scheduler() -> None:
         )
 
 
-def allocate(partitions: Sequence[tuple[Partition, int]], session: str, lock: Path) -> str:
+def allocate(partitions: Sequence[tuple[Partition, int]], session: str) -> str:
     """Ask for so many nodes of each partition at once for a whole session, and return the job's id.
 
-    It is a heterogeneous job with a component for each partition: all begin together. The file `lock` names
-    the session and is touched as long as the session lives; see `ABANDONED_MINUTES`.
+    It is a heterogeneous job with a component for each partition: all begin together. It ends by itself if
+    the session does not call `show_sign_of_life` every few minutes.
 
     Raises
     ------
     InfrastructureError
         Slurm refused the job.
     """
-    script = _ALLOCATION_SCRIPT.format(
-        file=shlex.quote(str(lock)), session=session, minutes=ABANDONED_MINUTES, seconds=60
-    )
+    script = _ALLOCATION_SCRIPT.format(minutes=_ABANDONED_MINUTES, seconds=60)
     command = ["sbatch", "--parsable", f"--job-name=virtqual-{session}", f"--wrap={script}"]
     for number, (partition, nodes) in enumerate(partitions):
         command += [
@@ -233,6 +227,13 @@ def allocate(partitions: Sequence[tuple[Partition, int]], session: str, lock: Pa
     if match := re.search(r"^(\d+)(;.*)?$", output.strip(), re.MULTILINE):
         return match[1]
     raise InfrastructureError(f"sbatch printed no number of a job: {output.strip()[-200:]!r}")
+
+
+def show_sign_of_life(allocation: str) -> None:
+    """Tell a running allocation that its session lives."""
+    with suppress(SilentError):
+        # Its steps, one of which may have stopped, get no signal.
+        _ask(["scancel", "--batch", "--signal=CONT", allocation])
 
 
 def list_components(job: str) -> list[str]:

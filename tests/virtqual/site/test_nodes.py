@@ -1,12 +1,13 @@
 """When a node is lost: never after one glance, and always with its name and why."""
 
 import threading
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 
 from virtqual.errors import InfrastructureError, UsageError
-from virtqual.site import nodes
+from virtqual.site import nodes, slurm
 from virtqual.site.nodes import Watch
 from virtqual.site.slurm import NodeState
 
@@ -59,6 +60,21 @@ def test_a_log_that_cannot_be_read_for_a_while_ends_no_watch(watch):
     made.jobs = jobs
     assert made._note_jobs({"7"}) == {"7"}
     assert not made.stop.is_set()
+
+
+def test_an_allocation_is_told_in_time_that_its_session_lives(watch, monkeypatch):
+    made, _, clock = watch
+    told = [clock.now]
+
+    def ended(seconds):
+        clock.now += seconds
+        return clock.now > 5000
+
+    monkeypatch.setattr(nodes, "show_sign_of_life", lambda number: told.append(clock.now))
+    made.allocation, made._ended = lambda: "7", SimpleNamespace(wait=ended)
+    made._loop()
+    assert told[-1] > 4000
+    assert max(later - before for before, later in pairwise(told)) < 60 * slurm._ABANDONED_MINUTES / 4
 
 
 def test_a_node_that_the_system_file_leaves_out_is_named(watch, monkeypatch):

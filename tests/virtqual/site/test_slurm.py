@@ -1,17 +1,15 @@
 """Questions to Slurm: what it answers is read right, whatever a shell has set."""
 
 import os
-import shlex
+import signal
 import subprocess
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from made_programs import write_program
 from virtqual.errors import InfrastructureError
-from virtqual.session.lock import name_holder
 from virtqual.site import slurm
 from virtqual.site.systems import Partition
 
@@ -75,7 +73,7 @@ def test_the_answer_to_sbatch_sharpens_the_start_of_a_job_within_its_second(comm
 def test_the_number_of_an_allocation(commands, said):
     commands("sbatch", said)
     sides = [(partition(session=[f"--partition={name}"]), 2) for name in ("bare", "vm")]
-    assert slurm.allocate(sides, "s", Path("lock")) == "12"
+    assert slurm.allocate(sides, "s") == "12"
     common = "--nodes=2 --exclusive --mem=0 --no-kill --no-requeue --output=/dev/null --error=/dev/null"
     assert f" --partition=bare {common} : --partition=vm {common}\n" in commands.asked()
 
@@ -98,50 +96,26 @@ def test_the_nodes_of_a_component_are_not_those_of_the_whole_job(commands):
 def test_an_allocation_without_a_number_is_none(commands):
     commands("sbatch", "job 12 was submitted")
     with pytest.raises(InfrastructureError, match="printed no number of a job: 'job 12 was submitted'"):
-        slurm.allocate([(partition(), 2)], "s", Path("lock"))
+        slurm.allocate([(partition(), 2)], "s")
 
 
-@pytest.fixture
-def allocation_script(tmp_path):
-    """Return the lock of a system, and the script of an allocation that looks at it every 0.2 s."""
-    lock = tmp_path / "system's lock"
-    values = {"file": shlex.quote(str(lock)), "session": "20260101-000000-a", "minutes": 3, "seconds": 0.2}
-    return lock, ["sh", "-c", slurm._ALLOCATION_SCRIPT.format(**values)]
-
-
-@pytest.mark.parametrize("next_holder", [None, "session 20260101-000001-a", ""])
-def test_an_allocation_ends_by_itself_if_its_session_does_not_touch_the_lock(allocation_script, next_holder):
-    lock, script = allocation_script
-    name_holder_of(lock, "session 20260101-000000-a")
-    with subprocess.Popen(script) as job:
-        for number in range(10):
-            os.utime(lock, (number, number))
-            time.sleep(0.2)
+def test_an_allocation_ends_by_itself_if_its_session_shows_no_sign_of_life():
+    script = slurm._ALLOCATION_SCRIPT.format(minutes=3, seconds=0.3)
+    with subprocess.Popen(["sh", "-c", script]) as job:
+        for _ in range(20):
+            time.sleep(0.1)
             assert job.poll() is None
-        # The session was killed, or has ended; another one may hold the lock.
-        if next_holder is not None:
-            name_holder_of(lock, next_holder)
-        end = time.monotonic() + 30
-        while job.poll() is None and time.monotonic() < end:
-            if next_holder is not None:
-                os.utime(lock, (number := number + 1, number))
-            time.sleep(0.2)
-        code = job.poll()
-        job.kill()
-    assert code == 0
+            job.send_signal(signal.SIGCONT)
+        assert job.wait(30) == 0
 
 
-def test_an_allocation_whose_nodes_do_not_see_the_lock_ends_by_its_limit_of_time(allocation_script):
-    with subprocess.Popen(allocation_script[1]) as job:
-        time.sleep(1.5)
-        assert job.poll() is None
-        job.kill()
-
-
-def name_holder_of(lock, who):
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT)
-    name_holder(descriptor, who)
-    os.close(descriptor)
+def test_only_the_script_of_an_allocation_gets_a_sign_of_life(commands):
+    """A signal to its steps would let a program go on that has stopped."""
+    commands("scancel", "")
+    slurm.show_sign_of_life("7")
+    assert commands.asked().endswith("scancel --batch --signal=CONT 7\n")
+    commands("scancel", "scancel: error: Job/step already completing or completed", code=1)
+    slurm.show_sign_of_life("7")
 
 
 def test_steps_that_are_left_are_ended_and_slurms_own_are_not(commands):
