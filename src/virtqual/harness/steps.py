@@ -264,7 +264,8 @@ class StepScheduler(sched.JobScheduler):  # type: ignore[misc]
         states = [
             state
             for state, pattern in _STATE_PATTERNS.items()
-            if re.search(rf"(srun|slurmstepd): .*({pattern})", errors)
+            # A slurmd that was started with the name of its node adds it.
+            if re.search(rf"(srun|slurmstepd)(-\S+)?: .*({pattern})", errors)
         ]
         # A step whose node dies may end with 0.
         if code == 0 and "NODE_FAIL" not in states:

@@ -24,6 +24,10 @@ NOT_CREATED = "srun: error: Unable to create step for job 5: "
         # The program's own words are not srun's.
         ("MPI: Socket timed out on send/recv operation", "FAILED"),
         ("slurmstepd: error: Detected 1 oom_kill event in StepId=5.0", "OUT_OF_MEMORY"),
+        (
+            "slurmstepd-n1: error: *** STEP 5.0 ON n1 CANCELLED AT 2026-11-27T02:36 DUE TO TIME LIMIT ***",
+            "TIMEOUT",
+        ),
     ],
 )
 def test_a_step_that_slurm_did_not_begin_or_end_has_the_state_of_a_job(tmp_path, message, state):
