@@ -159,6 +159,12 @@ def limit_disks(requests: int) -> Fault:
     )
 
 
+def refuse_huge_pages() -> Fault:
+    """Let the hosts, which are the native side too, give no transparent huge pages."""
+    file = "/sys/kernel/mm/transparent_hugepage/enabled"
+    return plant_on_hosts(f"echo never > {file}", f"echo always > {file}")
+
+
 def shape_network(rule: str) -> Fault:
     """Let netem act on what is sent to the guests; a host's timer has steps of 4 ms."""
     # The shell of a host would take busybox' tc, which knows no netem.
