@@ -21,6 +21,8 @@ CONFIDENCE = 0.95
 SAME_BUILD = "same build"
 NO_FAULTS = {SAME_BUILD, "history of builds", "endurance"}
 MAX_REASON_CHARS = 160
+#: A session of so many pairs has two boots, and no metric is OVER before the third.
+MAX_PAIRS_OF_TWO_BOOTS = 4
 Line = Mapping[str, Any]
 
 
@@ -126,14 +128,15 @@ def _list_differing(results: Sequence[Result], doses: Table) -> Table:
         for result in results
         for line in result.differing
     ]
-    missed = sum(row["lies in it"] == "no" for row in doses.entries)
+    contradicted = sum(row["predicted lies in it"] == "no" for row in doses.entries)
     faults = [result for result in results if result.experiment.group not in NO_FAULTS]
     by_session = [result for result in faults if result.experiment.kind == "session"]
     by_program = [result for result in results if result.experiment.kind != "session"]
     text = (
         f"Not as expected are {_count_differing(by_session)} sessions with a planted fault, and "
-        f"{_count_differing(by_program)} results of tests and programs. {missed} doses were not found as "
-        "often as predicted. A test that failed is run again: its later results stand in the file, too."
+        f"{_count_differing(by_program)} results of tests and programs. {_count_found(by_session)} "
+        f"{contradicted} doses contradict their prediction. A test that failed is run again: its later "
+        "results stand in the file, too."
     )
     return Table("What differed from what was expected", text, rows)
 
@@ -141,6 +144,19 @@ def _list_differing(results: Sequence[Result], doses: Table) -> Table:
 def _count_differing(results: Sequence[Result]) -> str:
     done = sum(len(result.lines) + len(result.old_lines) for result in results)
     return f"{sum(len(result.differing) for result in results)} of {done}"
+
+
+def _count_found(results: Sequence[Result]) -> str:
+    """Return how the sessions ended that had to find a slowdown, in words; old ones count, too."""
+    codes = Counter(
+        line["exit_code"]
+        for result in results
+        for line in (*result.lines, *result.old_lines)
+        if result.experiment.exit_code == [1]
+    )
+    words = {0: "WITHIN", 1: "found it", 3: "UNDECIDED", 4: "refused"}
+    ends = ", ".join(f"{codes[code]} {word}" for code, word in words.items() if codes[code])
+    return f"Of {codes.total()} sessions that had to find a slowdown: {ends}."
 
 
 def _describe_expected(experiment: Experiment) -> dict[str, str]:
@@ -195,7 +211,7 @@ def _describe_rate(events: Sequence[bool]) -> str:
 
 def _count_errors(results: Sequence[Result]) -> Table:
     """Return how often sessions of the same build were wrong."""
-    rows, machines, errors = [], set(), list[bool]()
+    rows, machines, errors, few = [], set(), list[bool](), 0
     for result in results:
         if result.experiment.group != SAME_BUILD or not result.lines:
             continue
@@ -206,6 +222,8 @@ def _count_errors(results: Sequence[Result]) -> Table:
             for line in lines
         ]
         errors += are_wrong
+        option = f"--max-pairs {MAX_PAIRS_OF_TWO_BOOTS}"
+        few += len(lines) if option in " ".join(result.experiment.qualify) else 0
         over = sum(metric["outcome"] == "OVER" for metric in metrics)
         pairs = Counter(metric["pairs"] for metric in metrics)
         minutes = [line["seconds"] / 60 for line in lines]
@@ -220,17 +238,19 @@ def _count_errors(results: Sequence[Result]) -> Table:
                 "sessions with OVER": _describe_rate(are_wrong),
                 "metrics OVER": f"{over} of {len(metrics)}",
                 "metrics WITHIN": f"{sum(metric['outcome'] == 'WITHIN' for metric in metrics)}",
-                "metrics by pairs": ", ".join(f"{count} after {n}" for n, count in sorted(pairs.items())),
+                "pairs a metric took": ", ".join(f"{count} after {n}" for n, count in sorted(pairs.items())),
                 "minutes, median (range)": f"{middle:.1f} ({_format_range(minutes, '.0f')})",
                 "load": _format_range(load, ".0f") if load else "not recorded",
                 "ended by the cluster": sum(len(line.get("ended_by_the_cluster", ())) for line in lines),
             }
         )
     text = (
-        "The build, the machine and the options of the sessions of a row are the same. "
-        f"{_describe_rate(errors)} of all {len(errors)} sessions were OVER. The bound is exact and "
-        "one-sided at 95 % (Clopper and Pearson): 1 % takes 299 sessions without any. The metrics of "
-        "a session are not independent, and have no bound. Machines, whose own hosts are unknown: "
+        "The build and the options of the sessions of a row are the same; the machines, and virtqual's "
+        f"budgets and rules, are those of their day. {_describe_rate(errors)} of all {len(errors)} "
+        f"sessions were OVER. Of them {few} had at most {MAX_PAIRS_OF_TWO_BOOTS} pairs: a metric is OVER "
+        "after three boots, and only slow runs could make these OVER. The bound is exact and one-sided "
+        "at 95 % (Clopper and Pearson): 1 % takes 299 sessions without any. The metrics of a session "
+        "are not independent, and have no bound. Machines, whose own hosts are unknown: "
         f"{'; '.join(sorted(machines))}."
     )
     return Table("The same build, live", text if rows else "Not run yet.", rows)
@@ -279,6 +299,7 @@ def _list_margins(results: Sequence[Result]) -> Table:
                 "sessions": len(metrics),
                 **_describe_last(metrics),
                 "times as slow": _format_range(map(math.exp, logs)),
+                "WITHIN below": _describe_within(metrics),
                 "OVER from": _format_range(map(math.exp, over_from)),
                 "pairs": _format_range(pairs, "d"),
                 "SD of a pair": f"{statistics.median(spreads):.1%}",
@@ -286,13 +307,22 @@ def _list_margins(results: Sequence[Result]) -> Table:
             }
         )
     text = (
-        "How slow VMs were, and from which slowdown on the session would have called them OVER (the budget "
-        "and the session's own interval). Values and the seconds of a run (native, virtual) are those of the "
-        "last session, the SD of a pair is the median. The distance from OVER is that of budgets for "
-        "emulated hosts: these sessions count false alarms in use, and say nothing of metrics that are at "
-        "their budgets. The last column is what sessions differ by beside the noise of their pairs."
+        "How slow VMs were, and how slow they may be. WITHIN needs an interval below budget and margin; "
+        "the column has that of the last session. OVER needs one above the budget: OVER from is the "
+        "budget and the half width of the session's interval. A curve can be OVER by a part of it. No "
+        "metric is OVER before three boots. Values and the seconds of a run (native, virtual) are those "
+        "of the last session, the SD of a pair is the median. The budgets are those of emulated hosts: "
+        "these sessions count false alarms in use, and say nothing of metrics that are at their "
+        "budgets. SD between sessions is what remains of their differences without the noise of their "
+        "pairs."
     )
     return Table("How far the same build is from OVER", text if rows else "Not run yet.", rows)
+
+
+def _describe_within(metrics: Sequence[Line]) -> str:
+    """Return the largest overhead that was WITHIN in the last session that noted it."""
+    noted = [metric["within_below"] for metric in metrics if metric.get("within_below") is not None]
+    return _format_range([math.exp(noted[-1])]) if noted else ""
 
 
 def _describe_last(metrics: Sequence[Line]) -> dict[str, str]:
@@ -307,7 +337,7 @@ def _describe_last(metrics: Sequence[Line]) -> dict[str, str]:
 
 def _predict_rate(metrics: Sequence[Line], planted: float | None) -> dict[str, str]:
     """Return how often sessions of a dose were OVER, and the rate that their own noise predicts."""
-    names = ("times as slow", "OVER", "95 % interval", "predicted", "lies in it")
+    names = ("times as slow", "OVER", "95 % interval", "predicted", "predicted lies in it")
     if not metrics:
         return dict.fromkeys(names, "")
     measured = statistics.fmean(metric["log"] for metric in metrics)
@@ -349,11 +379,11 @@ def _compare_with_power(results: Sequence[Result]) -> Table:
         if result.lines and dose:
             rows.append(row)
     text = (
-        "Planted: the mean of the same build, divided by the share of CPU time that is left. The predicted "
-        "rate is the mean over the judged sessions of P(x > OVER from). x is normal with the planted "
-        "overhead (the sessions' mean if none is given) and the standard error of a session's own pairs. The "
-        "interval is two-sided (Clopper and Pearson). A session that is not judged was refused, or had no "
-        "valid pair."
+        "Planted: the mean of the same build, divided by the share of CPU time that is left. The "
+        "predicted rate is the mean over the judged sessions of P(x > OVER from). x is normal with the "
+        "planted overhead (the sessions' mean if none is given) and the standard error of a session's "
+        "own pairs. The interval is two-sided (Clopper and Pearson): one or two sessions contradict "
+        "little. A session that is not judged was refused, or had no valid pair."
     )
     return Table("Dose and response", text if rows else "Not run yet.", rows)
 
@@ -382,7 +412,16 @@ def _list_faults(results: Sequence[Result]) -> Table:
             }
         )
     run = Counter(row["got"] not in ("old", "no result") for row in rows)[True]
-    return Table("Faults", f"{len(rows)} faults, of which {run} were run.", rows)
+    kinds = Counter(
+        result.experiment.kind
+        for result in results
+        if result.experiment.group not in NO_FAULTS and not result.experiment.dose
+    )
+    text = (
+        f"{len(rows)} faults, of which {run} were run: {kinds['session']} by sessions with real guests, "
+        f"{kinds['test']} by tests, {kinds['program']} by programs."
+    )
+    return Table("Faults", text, rows)
 
 
 def fill_page(text: str, tables: Mapping[str, Table], name: str) -> str:
