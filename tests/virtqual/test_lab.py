@@ -180,12 +180,29 @@ def test_the_same_build_says_how_far_it_is_from_over_and_what_a_dose_should_show
     same = Experiment(**NOTHING | {"name": "same build"})
     dose = Experiment(**NOTHING | {"class": "dose", "dose": "fork_time", "fault": ["limit_vcpus", 0.2]})
     logs = (0.0, 0.2)
-    lines = [make_line(same, k, metrics={"fork_time@x": METRIC | {"log": log}}) for k, log in enumerate(logs)]
+    metrics = [METRIC | {"log": log, "within_below": 0.5 - log} for log in logs]
+    lines = [make_line(same, k, metrics={"fork_time@x": metric}) for k, metric in enumerate(metrics)]
     made = tables.make_tables(tables.match_results([same, dose], [*lines, make_line(dose)]))
-    # exp(0) to exp(0.2); exp(0.2); the variance 0.02 less that of four pairs of SD 5 %.
-    factors = ["1 to 1.22", "1.22", "4", "5.0%", "13.9%"]
+    # exp(0) to exp(0.2); exp(0.3); exp(0.2); the variance 0.02 less that of four pairs of SD 5 %.
+    factors = ["1 to 1.22", "1.35", "1.22", "4", "5.0%", "13.9%"]
     assert made["margins"].rows == [["fork_time, x", "2", "4", "6", "us", "1.5, 2", *factors]]
     assert made["doses"].rows[0][4] == "1.38"
+
+
+def test_slowdowns_that_were_missed_are_counted_and_doses_have_none_to_find():
+    fault = Experiment(**NOTHING | {"class": "hypervisor slow", "exit_code": [1]})
+    dose = Experiment(**NOTHING | {"name": "dose", "class": "dose", "exit_code": [0, 1, 3]})
+    lines = [make_line(fault, k, exit_code=code) for k, code in enumerate((0, 1, 1))]
+    table = tables.make_tables(tables.match_results([fault, dose], [*lines, make_line(dose)]))["differed"]
+    assert "Of 3 sessions that had to find a slowdown: 1 WITHIN, 2 found it." in table.text
+
+
+def test_sessions_that_had_too_few_boots_to_call_a_metric_over_are_counted():
+    few = Experiment(**NOTHING | {"qualify": ["--max-pairs", "4"]})
+    many = Experiment(**NOTHING | {"name": "many"})
+    lines = [make_line(few), make_line(few, 2), make_line(many)]
+    table = tables.make_tables(tables.match_results([few, many], lines))["same build"]
+    assert "of all 3 sessions were OVER. Of them 2 had at most 4 pairs" in table.text
 
 
 def test_a_result_that_was_not_as_expected_stays_when_its_experiment_changes():
