@@ -66,6 +66,6 @@ class memory_latency(Measurement):
             raise OutputError("pointer_chase", f"{largest.huge} bytes are in huge pages, asked for none")
         share = min(largest.huge / largest.size, 1)
         self.agree_on("share in huge pages", round(share, 2), 0.1)
-        given = "" if self.pages == "4K" or share > 0.9 else f", {share:.0%} given"
+        shortfall = "" if self.pages == "4K" or share > 0.9 else f", {share:.0%} given"
         latencies = {part.size: part.time for part in run.sets}
-        return [Result.curve("memory_latency", f"{self.pages} pages{given}", latencies)]
+        return [Result.curve("memory_latency", f"{self.pages} pages{shortfall}", latencies)]

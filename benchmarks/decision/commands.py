@@ -95,10 +95,10 @@ def finished(
         needs = {
             session: [need for need in answers[session].needs if need.first < total] for session in unfinished
         }
-        for session, wanted in needs.items():
-            for need in wanted:
+        for session, own_needs in needs.items():
+            for need in own_needs:
                 taken[session, int(need.series.partition("@")[2])] = min(need.last + 1, total)
-        unfinished = [session for session, wanted in needs.items() if wanted]
+        unfinished = [session for session, own_needs in needs.items() if own_needs]
     verdicts = [answers[session] for session in range(sessions)]
     outcomes = [[verdict.outcome for verdict in answer.verdicts] for answer in verdicts]
     return verdicts, draw.Simulated(np.array(outcomes), taken // drawn.width)
@@ -110,8 +110,8 @@ def _priors(drawn: draw.Drawn) -> list[list[Prior]]:
     if drawn.native.ndim > 3:
         return [[CURVE_PRIOR] * shape[1]] * shape[0]
     noise = (drawn.noise.sigma, drawn.noise.df, drawn.noise.between, drawn.noise.between_df)
-    known = np.concatenate([np.broadcast_to(values, (*shape, 1)) for values in noise], axis=-1)
-    return [[_prior(*values) for values in metrics] for metrics in known.tolist()]
+    parameters = np.concatenate([np.broadcast_to(values, (*shape, 1)) for values in noise], axis=-1)
+    return [[_prior(*values) for values in metrics] for metrics in parameters.tolist()]
 
 
 @cache
@@ -126,7 +126,7 @@ def _series(
     sides = [np.exp(side[session, metric, :pairs]) for side in (drawn.native, drawn.virtual)]
     places = drawn.all_places
     width, has_boots = places.width, len(set(places.boot)) > 1
-    made = []
+    pairs_drawn = []
     for pair, values in enumerate(
         zip(*(side.reshape(len(side), -1).tolist() for side in sides), strict=True)
     ):
@@ -135,9 +135,9 @@ def _series(
             start = 100.0 * turn + 50 * (which != is_reversed(turn)) + apart * metric
             labels = {"host": host[pair], "boot": places.boot[pair] if which and has_boots else ""}
             samples.append(Sample(side, pair, tuple(values[which]), start, start + 40, turn=turn, **labels))
-        made.append(Pair(pair, *samples))
+        pairs_drawn.append(Pair(pair, *samples))
     kind, points = (CURVE, models.SIZES) if drawn.native.ndim > 3 else (SCALAR, ())
-    return Series(kind, str(metric), points, tuple(made))
+    return Series(kind, str(metric), points, tuple(pairs_drawn))
 
 
 @cache

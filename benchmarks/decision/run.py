@@ -199,11 +199,11 @@ def stalls(table: Table) -> None:
             slow = [answer.slow_runs for answer in commands.finished(drawn, apart=apart)[0]]
             words = f"in {share:.0%} of places, metrics {words}"
             table.rate(words, np.array([runs.found for runs in slow]), 0.003)
-            found = []
+            is_found = []
             for runs, before in zip(slow, table.rng.integers(0, len(slow), (len(slow), 10)), strict=True):
                 together = sum((slow[index] for index in before), start=runs)
-                found.append(runs.virtual > 0 and together.p <= SLOW_ALPHA)
-            table.rate(f"{words}, with ten earlier sessions", np.array(found), 0.003)
+                is_found.append(runs.virtual > 0 and together.p <= SLOW_ALPHA)
+            table.rate(f"{words}, with ten earlier sessions", np.array(is_found), 0.003)
 
 
 def hosts(table: Table) -> None:
@@ -236,7 +236,7 @@ def hosts(table: Table) -> None:
 
 def boots(table: Table) -> None:
     table.begin("boots of SD 1 %, 11 metrics at the budget: false OVER, and one at budget + 10 %: found")
-    for known, drawing in (
+    for noise, drawing in (
         ("as shipped", partial(draw.as_shipped, boot_sd=0.01)),
         ("recorded", commands.booted_as_recorded),
     ):
@@ -252,9 +252,9 @@ def boots(table: Table) -> None:
         ):
             draw_boots = partial(drawing, table.rng, boots=boots_of)
             _, judged = commands.finished(draw_boots(table.sessions, all_at_budget()), **options)
-            table.rate(f"{known}, {words}: false OVER", is_over(judged), goal)
+            table.rate(f"{noise}, {words}: false OVER", is_over(judged), goal)
             _, judged = commands.finished(draw_boots(table.sessions // 3, one_over(0.10)), **options)
-            table.power(f"{known}, {words}: budget + 10 %", judged)
+            table.power(f"{noise}, {words}: budget + 10 %", judged)
 
 
 # Mean pairs of the rule with looks at 4, 8, 12 and 18, noise known: no overhead, at the budget, budget + 5 %.

@@ -156,7 +156,7 @@ def _count_found(results: Sequence[Result]) -> str:
     )
     words = {0: "WITHIN", 1: "found it", 3: "UNDECIDED", 4: "refused"}
     ends = ", ".join(f"{codes[code]} {word}" for code, word in words.items() if codes[code])
-    return f"Of {codes.total()} sessions that had to find a slowdown: {ends}."
+    return f"{codes.total()} sessions had to find a slowdown: {ends}."
 
 
 def _describe_expected(experiment: Experiment) -> dict[str, str]:
@@ -247,7 +247,7 @@ def _count_errors(results: Sequence[Result]) -> Table:
     text = (
         "The build and the options of the sessions of a row are the same; the machines, and virtqual's "
         f"budgets and rules, are those of their day. {_describe_rate(errors)} of all {len(errors)} "
-        f"sessions were OVER. Of them {few} had at most {MAX_PAIRS_OF_TWO_BOOTS} pairs: a metric is OVER "
+        f"sessions were OVER. {few} of them had at most {MAX_PAIRS_OF_TWO_BOOTS} pairs: a metric is OVER "
         "after three boots, and only slow runs could make these OVER. The bound is exact and one-sided "
         "at 95 % (Clopper and Pearson): 1 % takes 299 sessions without any. The metrics of a session "
         "are not independent, and have no bound. Machines, whose own hosts are unknown: "

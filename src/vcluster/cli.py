@@ -66,8 +66,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
         print(f"vcluster {metadata.version('virtqual')}")
         raise typer.Exit
 

@@ -122,9 +122,9 @@ def without_hosts(series: Series, outliers: Sequence[Outlier]) -> Series:
     reason = "; ".join(f"set aside, since host {outlier}" for outlier in outliers)
     pairs, set_aside = {pair.number: pair for pair in series.pairs}, set()
     for turn in series.turns:
-        chosen, others = split_turn(turn, native, virtual)
-        set_aside |= {pair.number for pair in others}
-        for pair in (*chosen, *(replace(pair, invalid=(reason,)) for pair in others)):
+        chosen_pairs, other_pairs = split_turn(turn, native, virtual)
+        set_aside |= {pair.number for pair in other_pairs}
+        for pair in (*chosen_pairs, *(replace(pair, invalid=(reason,)) for pair in other_pairs)):
             pairs[pair.number] = pair
     return replace(series, pairs=tuple(pairs.values()), set_aside=frozenset(set_aside))
 

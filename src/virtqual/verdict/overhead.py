@@ -87,16 +87,16 @@ def _boots_variance(x: Floats, by_boot: Floats, pair: Floats, noise: Noise) -> t
 
     `by_boot` is 1 where a pair is of a boot, shape (n_pairs, n_boots); `pair` is the variance of a pair.
     """
-    known = noise.between**2 + np.zeros_like(pair)
-    known_df = noise.between_df if np.any(known) else 0.0
+    known_variance = noise.between**2 + np.zeros_like(pair)
+    known_df = noise.between_df if np.any(known_variance) else 0.0
     observed_df = by_boot.shape[1] - 1
     if observed_df == 0 or math.isinf(known_df):
-        return known, known_df
+        return known_variance, known_df
     size = by_boot.sum(axis=0)
     means = np.einsum("pb,...pc->...bc", by_boot / size, x)
     observed = np.maximum(means.var(axis=-2, ddof=1) - pair * float(np.mean(1 / size)), 0)
     df = known_df + observed_df
-    return (known_df * known + observed_df * observed) / df, df
+    return (known_df * known_variance + observed_df * observed) / df, df
 
 
 def _estimate_rotation(runs: Runs, noise: Noise) -> Estimate:

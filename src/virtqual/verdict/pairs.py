@@ -275,9 +275,9 @@ def split_turn(turn: Sequence[Pair], native: Set[str], virtual: Set[str]) -> tup
         groups[places[0] in native, places[1] in virtual].append(pair)
     natives, virtuals = groups[True, False], groups[False, True]
     chosen = [Pair(a.number, a.native, b.virtual) for a, b in zip(natives, virtuals, strict=False)]
-    left = [Pair(b.number, b.native, a.virtual) for a, b in zip(natives, virtuals, strict=False)]
-    left += groups[False, False] + natives[len(chosen) :] + virtuals[len(chosen) :]
-    return groups[True, True] + chosen, left
+    other_pairs = [Pair(b.number, b.native, a.virtual) for a, b in zip(natives, virtuals, strict=False)]
+    other_pairs += groups[False, False] + natives[len(chosen) :] + virtuals[len(chosen) :]
+    return groups[True, True] + chosen, other_pairs
 
 
 def pair_up(metric: Metric, setting: str, points: Sequence[float], samples: Iterable[Sample]) -> Series:
