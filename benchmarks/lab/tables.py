@@ -40,6 +40,11 @@ class Result:
         return [line for line in [*self.old_lines, *self.lines] if not self.experiment.is_as_expected(line)]
 
     @property
+    def is_as_expected_now(self) -> bool:
+        """The last line is as expected."""
+        return bool(self.lines) and self.experiment.is_as_expected(self.lines[-1])
+
+    @property
     def done(self) -> int:
         """How many of the planned results there are; one that was run again counts once."""
         return len({line["number"] for line in self.lines})
@@ -121,7 +126,7 @@ def _list_differing(results: Sequence[Result], doses: Table) -> Table:
         {
             "planted": result.experiment.name,
             **_describe_expected(result.experiment),
-            "got": _describe(line),
+            "got": _describe(line).rstrip(".") + "; as expected since" * result.is_as_expected_now,
             "when": f"{line['date']}, {line['commit'][:8]}" + ", old" * (line in result.old_lines),
             "noise": "steal {steal:.1%}, load {load:g}".format(**line["noise"]) if line["noise"] else "",
         }

@@ -211,6 +211,10 @@ def test_a_result_that_was_not_as_expected_stays_when_its_experiment_changes():
     table = tables.make_tables(tables.match_results([experiment], [line]))["differed"]
     assert table.text.startswith("Not as expected are 1 of 1 sessions with a planted fault")
     assert table.rows[0][4].endswith(", old")
+    later = make_line(experiment, 2, exit_code=experiment.exit_code[0])
+    for lines, is_mended in (([line], False), ([line, later], True)):
+        (row,) = tables.make_tables(tables.match_results([experiment], lines))["differed"].rows
+        assert row[3].endswith("; as expected since") == is_mended
 
 
 def test_the_page_of_html_has_all_tables_and_no_script():
