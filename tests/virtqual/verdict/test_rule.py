@@ -1,7 +1,7 @@
 """What the decision rule must do, whatever was measured; its error rates are in benchmarks/decision."""
 
 import math
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.overhead import Runs, estimate_change, estimate_overhead
 from virtqual.verdict.pairs import SIDES, Pair, Sample
 from virtqual.verdict.places import Places, places_of, recognise
-from virtqual.verdict.rule import LOOKS, MIN_BOOTS, Batch, Ruling, judge
+from virtqual.verdict.rule import ALPHA, BETA, LOOKS, MIN_BOOTS, Batch, RuleAnswer, Ruling, judge
 from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SLOW_ALPHA, slowness
 
 LIMIT, MARGIN = math.log(1.05), math.log(1.08 / 1.05)
@@ -184,6 +184,81 @@ def test_a_series_gets_no_more_pairs_if_none_would_decide() -> None:
     assert next_pairs(judged(wobble(4, 0.3, math.log(1.065)), sigma=0.3)) == [8]
 
 
+@pytest.mark.parametrize("stop", [False, True])
+@pytest.mark.parametrize("pairs", [1, 4, 12, 18])
+@pytest.mark.parametrize("against", [None, 4])
+def test_curves_that_are_judged_together_have_the_answers_of_each_alone(
+    against: int | None, pairs: int, *, stop: bool
+) -> None:
+    """They are quiet, noisy, flagged at other looks, disturbed, and clocked so that nothing bounds them."""
+    late, disturbed = wobble(18, 0.004), wobble(18, 0.006)
+    late[5:] += math.log(1.2)
+    disturbed[3] -= math.log(2)
+    steady = [wobble(18, sd, mean) for sd, mean in ((0.004, 0.0), (0.004, 0.2), (0.3, 0.065), (0.02, 0.06))]
+    d = np.stack([*steady, late, disturbed, wobble(18, 0.004), wobble(18, 0.02, 0.1)])
+    d = append_mean(d[:, :pairs, None] * [1.0, 0.5])
+    noise, bias = Noise(np.array([0.01])), np.zeros((len(d), 1))
+    bias[-2] = np.inf
+
+    def answer(rows: slice) -> list[RuleAnswer]:
+        part = d[rows]
+        before = None if against is None else runs(append_mean(np.resize(wobble(4, 0.01), (len(part), 4, 2))))
+        session = np.arange(len(part))
+        made = Batch(runs(part), LIMIT, MARGIN, noise, session, before, max_margin=0.1, bias=bias[rows])
+        judge([made], stop=stop)
+        return made.answers(LOOKS)
+
+    for index, together in enumerate(answer(slice(None))):
+        (alone,) = answer(slice(index, index + 1))
+        for part, own in zip(astuple(together), astuple(alone), strict=True):
+            np.testing.assert_equal(part, own)
+
+
+def test_the_bounds_are_those_of_the_levels_of_over_and_within() -> None:
+    """The mean and the upper bound pull in a slow native run, the lower one a slow virtual run, too."""
+    d = append_mean(np.stack([wobble(8, 0.01), wobble(8, 0.02)], axis=-1)[None])
+    d[0, 1] -= math.log(2)
+    d[0, 6] += math.log(2)
+    made = Batch(runs(d), LIMIT, MARGIN, noise := Noise(np.array([0.02])))
+    judge([made])
+    (answer,) = made.answers(LOOKS)
+    acquitting, convicting = (estimate_overhead(runs(d[0]), noise, convict=flag) for flag in (False, True))
+    assert acquitting is not None
+    assert convicting is not None
+    mean, low, high = answer.bounds.T
+    assert mean == pytest.approx(acquitting.mean)
+    assert high == pytest.approx(mean + acquitting.reach(BETA / len(LOOKS)))
+    start = int(made.start[0])
+    fresh = estimate_overhead(runs(d[0]), noise, convict=True, start=start)
+    assert fresh is not None
+    assert low == pytest.approx(np.minimum(fresh.mean - fresh.reach(made.level[0]), mean))
+
+
+def test_nothing_bounds_a_series_before_the_first_look() -> None:
+    (answer,) = judged([0.1]).answers(LOOKS)
+    assert answer.bounds[0, 1:].tolist() == [-math.inf, math.inf]
+
+
+def test_the_error_rate_of_a_curve_is_divided_among_its_sizes() -> None:
+    quiet = append_mean(np.resize(wobble(4, 0.01), (1, 7, 4)).swapaxes(1, 2))
+    made = Batch(runs(quiet), LIMIT, MARGIN, Noise(np.array([0.01])))
+    judge([made])
+    assert made.level.tolist() == [ALPHA / len(LOOKS) / 8]
+
+
+def test_a_single_look_and_a_rotation_convict_by_all_pairs() -> None:
+    host = [""] * 4
+    made = batch(wobble(4, 0.01, 0.2), places=recognise(host, host))
+    judge([made], looks=(4,))
+    assert (made.ruling.tolist(), made.start.tolist()) == ([Ruling.OVER], [0])
+    (answer,) = made.answers((4,))
+    fresh = estimate_overhead(made.runs, Noise(np.array([[0.01]])), convict=True)
+    assert fresh is not None
+    assert answer.bounds[0, 1] == pytest.approx((fresh.mean - fresh.reach(ALPHA))[0, 0])
+    rotated = batch(wobble(8, 0.01), places=recognise(list("abcd") * 2, list("wxyzxwzy")))
+    assert (rotated.shares, made.shares) == (True, False)
+
+
 def test_a_bias_widens_both_ends() -> None:
     d = wobble(18, 0.004)
     assert outcomes([d + math.log(1.03), d + math.log(1.07)], bias=0.0) == [WITHIN, OVER]
@@ -283,6 +358,10 @@ def test_a_rotation_is_never_given_up_for_noise() -> None:
     places = recognise(list("abcd") * 2, list("wxyzxwzy"))
     d = 0.065 + 0.3 * (np.array(places.virtual) == "w")
     assert next_pairs(judged(d, places=places)) == [4 * places.width]
+    wide = 0.065 + 0.3 * np.tile([1.0, -1.0, 1.0, -1.0, -1.0, 1.0, -1.0, 1.0], 9)
+    turned = recognise(list("abcd") * 18, list("wxyzxwzy") * 9)
+    assert judged(wide, places=turned).ruling.tolist() == [Ruling.OPEN]
+    assert judged(wide, sigma=0.3).ruling.tolist() == [Ruling.NOISE]
 
 
 def test_a_rotation_is_judged_on_its_hosts() -> None:
@@ -375,6 +454,27 @@ def test_boots_count_as_boots() -> None:
 
 
 # --- against an earlier session -----------------------------------------------------------------------------
+
+
+def test_the_noise_of_an_earlier_session_does_not_shrink_until_the_last_look() -> None:
+    before = runs(wobble(4, 0.01)[None, :, None])
+    made = judged(wobble(8, 0.01), earlier=before)
+    estimate = estimate_change(made.runs, before, Noise(np.array([[0.01]])), convict=False)
+    assert estimate is not None
+    variance = estimate.variance * (1 / 18 + 1 / 4) / (1 / 8 + 1 / 4)
+    at_last = replace(estimate, variance=variance, df=estimate.df + 10)
+    assert made.reach == pytest.approx(at_last.reach(BETA / len(LOOKS)))
+
+
+def test_a_change_is_convicted_with_slow_virtual_runs_pulled_in() -> None:
+    before = runs(wobble(4, 0.01)[None, :, None])
+    slow = wobble(8, 0.01)
+    slow[5] += math.log(2)
+    made = judged(slow, earlier=before)
+    (answer,) = made.answers(LOOKS)
+    estimate = estimate_change(made.runs, before, Noise(np.array([[0.01]])), convict=True)
+    assert estimate is not None
+    assert answer.bounds[0, 1] == pytest.approx((estimate.mean - estimate.reach(made.level[0]))[0, 0])
 
 
 def test_a_change_that_a_short_earlier_session_hides_is_not_tried_in_vain() -> None:
