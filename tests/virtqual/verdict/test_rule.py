@@ -146,6 +146,26 @@ def test_a_series_that_stops_has_the_answer_of_the_pairs_that_it_used() -> None:
         assert np.all(judged(d[:, :pairs], sigma=0.02).ruling[passed] == Ruling.WITHIN)
 
 
+def test_a_series_stops_at_its_first_answer_and_not_before() -> None:
+    quiet, open_at_first = wobble(18, 0.004), wobble(18, 0.02, 0.06)
+    assert judged([quiet, open_at_first], stop=True).used.tolist() == [2, 18]
+    assert judged([quiet, open_at_first]).used.tolist() == [18, 18]
+
+
+@pytest.mark.parametrize("pairs", [3, 5, 20])
+def test_pairs_between_and_beyond_the_looks_count(pairs: int) -> None:
+    assert judged(wobble(pairs, 0.01)).used.tolist() == [pairs]
+
+
+def test_one_pair_after_the_flag_convicts_nothing() -> None:
+    """The thirteenth pair is far above, and those that flagged the series do not count."""
+    d = wobble(13, 0.01, 0.04)
+    d[8:12] += 0.12
+    d[12] = 1.0
+    made = judged(d)
+    assert (made.flagged.tolist(), made.start.tolist(), outcomes_of(made)) == ([12], [0], [UNDECIDED])
+
+
 def test_no_more_false_alarms_than_promised() -> None:
     d = np.random.default_rng(5).standard_t(3, (3000, 11, 18, 1)) * 0.0115 + LIMIT
     sessions = Batch(runs(d), LIMIT, MARGIN, Noise(np.array([0.02])), np.arange(3000)[:, None])
@@ -195,7 +215,8 @@ def test_curves_that_are_judged_together_have_the_answers_of_each_alone(
     late[5:] += math.log(1.2)
     disturbed[3] -= math.log(2)
     steady = [wobble(18, sd, mean) for sd, mean in ((0.004, 0.0), (0.004, 0.2), (0.3, 0.065), (0.02, 0.06))]
-    d = np.stack([*steady, late, disturbed, wobble(18, 0.004), wobble(18, 0.02, 0.1)])
+    low = wobble(18, 0.05, 0.03)
+    d = np.stack([*steady, late, disturbed, low, wobble(18, 0.004), wobble(18, 0.02, 0.1)])
     d = append_mean(d[:, :pairs, None] * [1.0, 0.5])
     noise, bias = Noise(np.array([0.01])), np.zeros((len(d), 1))
     bias[-2] = np.inf
@@ -511,6 +532,17 @@ def test_the_ranges_of_a_curve_are_those_that_stand_out_of_their_own_noise() -> 
     (answer,) = made.answers(LOOKS)
     assert [(part.sizes.start, part.sizes.stop) for part in answer.ranges] == [(2, 4), (0, 1), (5, 6)]
     assert [part.mean for part in answer.ranges] == pytest.approx([0.3, 0.5, 0.5], abs=1e-6)
+
+
+def test_the_ranges_of_a_curve_are_those_of_the_pairs_that_convicted_it() -> None:
+    d = np.tile(wobble(8, 0.01)[:, None], 4)
+    d[:, 3] += np.repeat([0.25, 0.3], [2, 6])
+    made = Batch(runs(append_mean(d)[None]), LIMIT, MARGIN, Noise(np.array([0.01])))
+    judge([made])
+    (answer,) = made.answers(LOOKS)
+    assert made.start.tolist() == [2]
+    assert [(part.sizes.start, part.sizes.stop) for part in answer.ranges] == [(3, 4)]
+    assert answer.ranges[0].mean == pytest.approx(0.3)
 
 
 def test_rotations_of_the_same_hosts_cancel_in_any_order_and_exchanged_hosts_do_not() -> None:
