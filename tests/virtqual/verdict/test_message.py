@@ -1,6 +1,7 @@
 """Messages word by word, and verdicts as they are stored: people and programs decide by them."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from made_series import FIVE, PRIOR, alone, budget_of, samples_of, stated
 
 from virtqual.verdict import Interval, Outcome, Verdict
-from virtqual.verdict.budget import Budget, Quantity
+from virtqual.verdict.budget import Budget, Quantity, Sizes
 from virtqual.verdict.notation import format_value
 from virtqual.verdict.pairs import pair_up
 from virtqual.verdict.texts import range_text
@@ -111,6 +112,7 @@ def test_a_change(metrics, make):
     )
     text = alone(series, budget, PRIOR).message
     assert text.startswith("BASELINE hpl@here: baseline recorded, virtual is 63.2% slower (")
+    assert "; native 10, virtual 3.679 GFLOP/s; 4 pairs" in text
 
 
 def test_budgets_by_size(metrics, make):
@@ -119,6 +121,66 @@ def test_budgets_by_size(metrics, make):
     assert verdict.budget == (
         "at most 5% slower (margin 5%) at other sizes; at most 20% slower (margin 10%) at other sizes"
     )
+    small = budget_of(sizes=Sizes(low=1, high=64), relative=0.2, margin=0.1).terms
+    series = make(metrics["mpi_latency"], [[0.0]] * 2, (8.0,))
+    assert alone(series, Budget(terms=(*small, *FIVE.terms)), PRIOR).budget == (
+        "at most 20% slower (margin 10%) 1 to 64 B; at most 5% slower (margin 5%) at other sizes"
+    )
+
+
+def test_two_ranges_are_named_and_the_worst_size_of_a_curve_is_that_nearest_to_its_budget(metrics, make):
+    rows = [[0.4, 0.0, 0.0, 0.3]] * 8
+    text = alone(make(metrics["mpi_latency"], rows, (1, 2, 4, 8)), FIVE, PRIOR).message
+    assert re.search(r"virtual is 49.2% slower \(.*\) at 1 B and 35.0% slower \(.*\) at 8 B; native", text)
+    small = budget_of(sizes=Sizes(low=1, high=1), relative=0.5, margin=0.1).terms
+    budget = Budget(terms=(*small, *FIVE.terms))
+    text = alone(
+        make(metrics["mpi_latency"], [[0.3, 0.0, 0.02, 0.0]] * 4, (1, 2, 4, 8)), budget, PRIOR
+    ).message
+    assert "worst 2.0% slower at 4 B" in text
+
+
+def test_pairs_of_one_boot_say_so(metrics, make):
+    assert alone(make(metrics["hpl"], [0.0] * 4, boots="aaaa"), FIVE, PRIOR).message.endswith(
+        "4 pairs of one boot"
+    )
+    assert alone(make(metrics["hpl"], [0.0] * 4, boots="aabb"), FIVE, PRIOR).message.endswith("; 4 pairs")
+
+
+def test_reasons_that_differ_only_in_numbers_stand_together(metrics):
+    samples = samples_of(metrics["hpl"], [[0.0]] * 5)
+    why = {0: ("steal of 3%", "swapped"), 1: ("steal of 4%", "swapped"), 2: ("no answer",)}
+    refused = [
+        replace(one, invalid=why.get(one.number, ())) if one.side == "virtual" else one for one in samples
+    ]
+    reasons = alone(pair_up(metrics["hpl"], "here", (), refused), FIVE, PRIOR).reasons
+    said = "virtual run refused: steal of 3%; virtual run refused: swapped (of pair 0; the others alike)"
+    assert f"pairs 0, 1 left out: {said}" in reasons
+    assert "pair 2 left out: virtual run refused: no answer" in reasons
+
+
+@pytest.mark.parametrize("metric", ["hpl", "lammps_loop_time"])
+def test_the_margin_of_a_change_is_stated_in_the_direction_of_its_metric(metrics, make, metric):
+    """It is the difference between the slowest change that passes and the one that is allowed."""
+    before = make(metrics[metric], 0.01 * np.resize([1, -1], 4))
+    budget = budget_of("change", relative=0.05, margin=0.01, margin_up_to=0.5)
+    verdict = alone(
+        make(metrics[metric], 0.01 * np.resize([1, -1], 18)), budget, stated(0.05), baseline=before
+    )
+    shown = float(re.search(r", here ([\d.]+)% against 4 earlier pairs", verdict.message)[1]) / 100
+    sign = 1 if metric == "lammps_loop_time" else -1
+    ends = (np.exp(sign * end) for end in (verdict.limit, verdict.limit + verdict.margin))
+    assert shown == pytest.approx(abs(np.subtract(*ends)), abs=0.0006)
+
+
+def test_the_pairs_that_noise_would_take_grow_with_its_square(metrics, make):
+    rows = 0.065 + np.array([[0.05, 0.3]]) * np.resize([1, -1], 18)[:, None]
+    text = alone(make(metrics["mpi_latency"], rows, (1, 8)), FIVE, stated(0.3)).message
+    said = re.search(
+        r"known to ([\d.]+)% at 8 B, the margin is ([\d.]+)%; it would take about (\d+) pairs", text
+    )
+    reach, margin = (np.log1p(float(said[number]) / 100) for number in (1, 2))
+    assert int(said[3]) == pytest.approx(18 * (reach / margin) ** 2, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -216,6 +278,22 @@ def test_its_keys_are_a_contract(curve):
     ]
     assert list(plain["overhead"]) == ["log", "lower", "upper", "ratio", "low", "high"]
     assert (plain["gate"], plain["change"]["log"]) == ("change", 0)
+
+
+def test_what_follows_from_the_numbers_of_a_verdict(metrics, make):
+    over, none = (alone(make(metrics["hpl"], rows), FIVE, PRIOR) for rows in ([0.3] * 8, []))
+    assert over.smallest_over == pytest.approx(over.limit + over.overhead.log - over.overhead.lower)
+    assert (none.smallest_over, none.text, none.worst) == (None, "-", None)
+    assert (over.text, over.worst) == (over.overhead.text("higher"), over.overhead)
+    assert (over.title, over.has_change) == ("hpl here", False)
+    change = over.model_copy(update={"gate": "change"})
+    assert (change.title, change.has_change, change.judged, change.estimate) == (
+        *("hpl here (change)", False),
+        *(None, over.overhead),
+    )
+    short = over.model_copy(update={"hosts": {"a": 1.1}, "reasons": ("why",)}).without_details()
+    assert (short.points, short.findings, short.reasons, short.hosts, short.message) == ((), (), (), {}, "")
+    assert short.overhead == over.overhead
 
 
 def test_an_endless_bound_is_nothing_in_json(metrics, make):

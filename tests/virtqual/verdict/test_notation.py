@@ -1,8 +1,15 @@
 """How differences are written in a column, and how people state a budget."""
 
+import math
+
 import pytest
 
-from virtqual.verdict.notation import describe_slowdown_briefly, read_budget
+from virtqual.verdict.notation import (
+    describe_slowdown,
+    describe_slowdown_briefly,
+    format_percent,
+    read_budget,
+)
 
 
 @pytest.mark.parametrize(
@@ -12,6 +19,11 @@ from virtqual.verdict.notation import describe_slowdown_briefly, read_budget
         (0.1, (-0.1, 7.0), "11% (-10 to ?%)"),
         (1.4, (-114.0, 4.6), "4.1x (<0.001 to 99.5x)"),
         (8.0, (1.4, 900.0), ">1000x (4.1 to >1000x)"),
+        (math.log(1.5), None, "50%"),
+        (math.log(15), None, "15.0x"),
+        (math.log(150), (math.log(100), math.log(0.05)), "150x (100 to 0.05x)"),
+        (8.0, (1.0, 0.0), ">1000x (2.7 to 1.0x)"),
+        (math.log(1.99), None, "99%"),
     ],
 )
 def test_differences_in_a_column(log, bounds, text):
@@ -19,14 +31,48 @@ def test_differences_in_a_column(log, bounds, text):
 
 
 @pytest.mark.parametrize(
+    ("factor", "better", "text"),
+    [
+        (1.99, "lower", "99.0% slower"),
+        (2.5, "lower", "2.50x as slow"),
+        (9.99, "lower", "9.99x as slow"),
+        (10.5, "lower", "10.5x as slow"),
+        (100.4, "lower", "100x as slow"),
+        (2000, "lower", "over 1000x as slow"),
+        (0.2, "lower", "80.0% faster"),
+        (0.05, "lower", "20.0x as fast"),
+        (2, "higher", "50.0% slower"),
+        (1 / 3, "higher", "3.00x as fast"),
+        (20, "higher", "20.0x as slow"),
+    ],
+)
+def test_differences_in_words(factor, better, text):
+    assert describe_slowdown(math.log(factor), better) == text
+
+
+@pytest.mark.parametrize(("fraction", "text"), [(0.05, "5%"), (0.999, "99.9%"), (1, "1x"), (14.0, "14x")])
+def test_percents_of_budgets(fraction, text):
+    assert format_percent(fraction) == text
+
+
+@pytest.mark.parametrize(
     ("stated", "fraction"),
-    [("5%", 0.05), ("2.5 %", 0.025), ("1.05", 0.05), ("0.05", 0.05), (1.05, 0.05), (0.05, 0.05), ("0%", 0.0)],
+    [
+        ("5%", 0.05),
+        ("2.5 %", 0.025),
+        ("1.05", 0.05),
+        ("0.05", 0.05),
+        (1.05, 0.05),
+        (0.05, 0.05),
+        ("0%", 0.0),
+        (1, 0.0),
+    ],
 )
 def test_one_budget_in_all_notations(stated, fraction):
     assert read_budget(stated) == pytest.approx(fraction)
 
 
-@pytest.mark.parametrize("stated", ["0.95", "5", "100%", "-5%", "nan", "inf", "5 percent", ""])
+@pytest.mark.parametrize("stated", ["0.95", "0.5", "5", "100%", "-5%", "nan", "inf", "5 percent", ""])
 def test_what_may_mean_two_things_is_refused(stated):
     with pytest.raises(ValueError, match="is no budget or margin: write 5%"):
         read_budget(stated)
