@@ -1,6 +1,7 @@
 """The earlier session that a build is held against: which one it is, and what makes it none."""
 
-from datetime import date
+import stat
+from datetime import UTC, date, datetime, timedelta
 from unittest.mock import Mock
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from made_runs import alternating, keep, made_failure, session_of
 from virtqual import paths
 from virtqual.errors import RefusedError, UsageError
+from virtqual.files.records import write_record
 from virtqual.qualify import opening, requested
 from virtqual.references import project_references
 from virtqual.runs import Answer, Result
@@ -186,6 +188,60 @@ def test_a_session_is_found_by_its_id_or_its_beginning_or_a_path(sessions):
     with pytest.raises(UsageError, match=r"several sessions begin with '20260101' .*: the latest are 2026"):
         store.find("20260101", directory)
     assert [log.directory.name for log in store.unconcluded(directory)] == [first]
+
+
+def test_a_session_of_today_is_the_last_one_even_if_the_clock_of_its_node_is_ahead(sessions):
+    directory, kept = sessions
+    kept("20260101-000000-site", runs())
+    ahead = datetime.now(UTC) + timedelta(hours=20)
+    name = kept(f"{ahead:%Y%m%d-%H%M%S}-site", runs(), created=ahead.isoformat())
+    kept("29990101-000000-site", runs(), created="2999-01-01T00:00:00+00:00")
+    assert store.find("last", directory).name == name
+    found = dict(summary.summaries(directory))
+    assert found[directory / name].session == name
+    said = str(found[directory / "29990101-000000-site"])
+    assert said.endswith("it began on 2999-01-01, in the future: a clock was wrong")
+
+
+def test_a_summary_is_neither_read_nor_written_through_a_link(sessions, tmp_path_factory):
+    directory, kept = sessions
+    name = kept("20260101-000000-site", runs(), outcome="WITHIN")
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "summary.json"
+    short = summary.summary(directory / name).model_copy(update={"outcome": "OVER"})
+    write_record(short, elsewhere)
+    before = elsewhere.read_text(encoding="utf-8")
+    file = summary.file_of(directory / name)
+    assert stat.S_IMODE(file.parent.stat().st_mode) == paths.directory_mode()
+    file.unlink()
+    file.symlink_to(elsewhere)
+    assert summary.read_summary(directory / name) is None
+    assert summary.summary(directory / name).outcome == "WITHIN"
+    assert elsewhere.read_text(encoding="utf-8") == before
+
+
+def test_a_session_is_read_where_its_summary_cannot_be_written(sessions, monkeypatch):
+    directory, kept = sessions
+    name = kept("20260101-000000-site", runs(), outcome="WITHIN")
+    monkeypatch.setattr(summary, "write_record", Mock(side_effect=PermissionError))
+    assert summary.summary(directory / name).outcome == "WITHIN"
+
+
+def test_a_session_that_cannot_be_read_is_named_and_the_others_are_listed(sessions, monkeypatch):
+    directory, kept = sessions
+    names = [kept(f"2026010{day}-000000-site", runs()) for day in (1, 2, 3)]
+    errors = {names[0]: KeyError("pair"), names[1]: ValueError("no number")}
+
+    def read(path):
+        if error := errors.get(path.name):
+            raise error
+        return real(path)
+
+    real = summary.summary
+    monkeypatch.setattr(summary, "summary", read)
+    found = {path.name: str(session) for path, session in summary.summaries(directory)}
+    assert found[names[0]] == f"{directory / names[0]}: KeyError: 'pair'"
+    assert found[names[1]] == f"{directory / names[1]}: no number"
+    assert set(found) == set(names)
 
 
 def test_a_session_is_good_if_its_whole_scope_was_judged_and_passed(sessions):
