@@ -231,7 +231,7 @@ def test_a_file_system_whose_locks_do_not_work_is_named(state, monkeypatch, numb
     assert (state / "log.jsonl").read_bytes() == b""
 
 
-def test_a_holder_that_gave_no_sign_of_life_is_dead(state):
+def test_a_holder_without_a_heartbeat_is_dead(state):
     holder(state, "login2", age=lock.STALE_S + 5)
     with measuring(state, "site", "me", print):
         assert "me" in (state / "measuring-site.lock").read_text()
@@ -268,7 +268,7 @@ def test_the_end_of_what_an_ended_session_has_started_is_waited_for(state, monke
             pass
 
 
-def test_a_holder_gives_signs_of_life(state, monkeypatch):
+def test_a_holder_sends_heartbeats(state, monkeypatch):
     """A file system that fails once does not end them."""
     errors, utime = [OSError(errno.ESTALE, "Stale file handle")], os.utime
 

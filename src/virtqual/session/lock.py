@@ -22,7 +22,7 @@ from virtqual.errors import InfrastructureError
 
 #: How long ReFrame may take to cancel its jobs, seconds, after virtqual has ended.
 MAX_CLEANUP_S = 90.0
-#: Seconds between two signs of life of a holder, and seconds after which one without any is taken for dead.
+#: Seconds between two heartbeats of a holder, and seconds after which one without any is taken for dead.
 TOUCH_S, STALE_S = 60.0, 300.0
 
 
@@ -52,7 +52,7 @@ def measuring(state: Path, system: str, who: str, say: Callable[[str], None]) ->
         raise InfrastructureError(f"{path}: the lock cannot be taken: {why}") from error
     ended = threading.Event()
 
-    def give_signs_of_life() -> None:
+    def send_heartbeats() -> None:
         """Touch the file, so that other nodes see that its holder lives."""
         while not ended.wait(TOUCH_S):
             with suppress(OSError):
@@ -64,7 +64,7 @@ def measuring(state: Path, system: str, who: str, say: Callable[[str], None]) ->
         _acquire(descriptor, path, say)
         _refuse_live_holder(descriptor, path)
         name_holder(descriptor, who)
-        thread = threading.Thread(target=give_signs_of_life, daemon=True)
+        thread = threading.Thread(target=send_heartbeats, daemon=True)
         thread.start()
         try:
             yield descriptor

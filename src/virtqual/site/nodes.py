@@ -20,7 +20,7 @@ from virtqual.site.slurm import (
     list_node_states,
     read_job_states,
     select_nodes,
-    show_sign_of_life,
+    send_heartbeat,
 )
 from virtqual.site.systems import System
 from virtqual.site.waiting import Wait
@@ -287,7 +287,7 @@ class Watch:
             if time.monotonic() - last_question >= max(NODE_TIMEOUT_S / 2, 2 * interval):
                 last_question, forgotten = time.monotonic(), self._note_jobs(forgotten)
                 if allocation := self.allocation():
-                    show_sign_of_life(allocation)
+                    send_heartbeat(allocation)
 
     def _note_jobs(self, before: set[str]) -> set[str]:
         """Return the awaited jobs that Slurm does not know; a job that was unknown `before` too is lost."""

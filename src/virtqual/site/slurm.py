@@ -30,7 +30,7 @@ _ORDER_TIMEOUT_S = 300
 _QUESTION_TIMEOUT_S = 20
 #: Slurm's time of submission may differ by so much from ours; numbers of jobs may begin anew.
 _SUBMISSION_TOLERANCE_S = 300
-#: The script of an allocation's job. It ends after so many minutes without `show_sign_of_life`: the session's
+#: The script of an allocation's job. It ends after so many minutes without `send_heartbeat`: the session's
 #: machine was booted, or Slurm's answer did not reach it. A signal is used, since nodes may cache files.
 _ALLOCATION_SCRIPT = """trap silent=0 CONT
 silent=0
@@ -199,7 +199,7 @@ def allocate(partitions: Sequence[tuple[Partition, int]], session: str) -> str:
     """Ask for so many nodes of each partition at once for a whole session, and return the job's id.
 
     It is a heterogeneous job with a component for each partition: all begin together. It ends by itself if
-    the session does not call `show_sign_of_life` every few minutes.
+    the session does not call `send_heartbeat` every few minutes.
 
     Raises
     ------
@@ -229,8 +229,8 @@ def allocate(partitions: Sequence[tuple[Partition, int]], session: str) -> str:
     raise InfrastructureError(f"sbatch printed no number of a job: {output.strip()[-200:]!r}")
 
 
-def show_sign_of_life(allocation: str) -> None:
-    """Tell a running allocation that its session lives."""
+def send_heartbeat(allocation: str) -> None:
+    """Tell a running allocation that its session lives, so that it does not end."""
     with suppress(SilentError):
         # Its steps, one of which may have stopped, get no signal.
         _ask(["scancel", "--batch", "--signal=CONT", allocation])

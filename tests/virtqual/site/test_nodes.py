@@ -62,7 +62,7 @@ def test_a_log_that_cannot_be_read_for_a_while_ends_no_watch(watch):
     assert not made.stop.is_set()
 
 
-def test_an_allocation_is_told_in_time_that_its_session_lives(watch, monkeypatch):
+def test_an_allocation_gets_heartbeats_in_time(watch, monkeypatch):
     made, _, clock = watch
     told = [clock.now]
 
@@ -70,7 +70,7 @@ def test_an_allocation_is_told_in_time_that_its_session_lives(watch, monkeypatch
         clock.now += seconds
         return clock.now > 5000
 
-    monkeypatch.setattr(nodes, "show_sign_of_life", lambda number: told.append(clock.now))
+    monkeypatch.setattr(nodes, "send_heartbeat", lambda number: told.append(clock.now))
     made.allocation, made._ended = lambda: "7", SimpleNamespace(wait=ended)
     made._loop()
     assert told[-1] > 4000

@@ -99,7 +99,7 @@ def test_an_allocation_without_a_number_is_none(commands):
         slurm.allocate([(partition(), 2)], "s")
 
 
-def test_an_allocation_ends_by_itself_if_its_session_shows_no_sign_of_life():
+def test_an_allocation_ends_by_itself_without_a_heartbeat_of_its_session():
     script = slurm._ALLOCATION_SCRIPT.format(minutes=3, seconds=0.3)
     with subprocess.Popen(["sh", "-c", script]) as job:
         for _ in range(20):
@@ -109,13 +109,13 @@ def test_an_allocation_ends_by_itself_if_its_session_shows_no_sign_of_life():
         assert job.wait(30) == 0
 
 
-def test_only_the_script_of_an_allocation_gets_a_sign_of_life(commands):
+def test_only_the_script_of_an_allocation_gets_a_heartbeat(commands):
     """A signal to its steps would let a program go on that has stopped."""
     commands("scancel", "")
-    slurm.show_sign_of_life("7")
+    slurm.send_heartbeat("7")
     assert commands.asked().endswith("scancel --batch --signal=CONT 7\n")
     commands("scancel", "scancel: error: Job/step already completing or completed", code=1)
-    slurm.show_sign_of_life("7")
+    slurm.send_heartbeat("7")
 
 
 def test_steps_that_are_left_are_ended_and_slurms_own_are_not(commands):
