@@ -7,6 +7,7 @@ are rounded in one direction: the step is an error of the value, not noise.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,9 @@ MAX_MARGIN_SHARE = 1 / 3
 MIN_CLOCK_PAIRS = 4
 """Pairs that show a step: four whole numbers are all even in 6 % of cases, eight in 0.4 %."""
 
+MAX_REMAINDER = 0.1
+"""Share of a step that a multiple of it may be off, by the digits that were printed."""
+
 MIN_REPEATS = 2
 """Repeated values that show a step: one alone is often chance, since a curve has many sizes."""
 
@@ -36,7 +40,8 @@ def find_steps(values: Floats) -> Floats:
     """Return the step of the clock at each size, shape (n_points,), from (n_values, n_points) values.
 
     The sizes share a clock, whose step divides all values. Many digits of a rate hide the step; values that
-    repeat all the same reveal it: their smallest difference is the step.
+    repeat all the same reveal it: their smallest difference is the step, if it divides the others. Of a rate
+    the times are multiples of a step.
 
     Examples
     --------
@@ -44,6 +49,8 @@ def find_steps(values: Floats) -> Floats:
     [0.01, 0.01]
     >>> find_steps(np.array([[2000 / 3], [2000 / 3], [500.0], [500.0]])).round(1).tolist()
     [166.7]
+    >>> find_steps(np.array([[1.23], [1.23], [1.23], [17.648], [17.804], [18.982]])).round(3).tolist()
+    [0.002]
     """
     unit = 10.0 ** (math.floor(math.log10(values.min())) + 1 - DIGITS)
     counts = [round(value / unit) for value in values.ravel().tolist()]
@@ -55,9 +62,22 @@ def find_steps(values: Floats) -> Floats:
         return steps
     for column in range(width):
         distinct = sorted(set(counts[column::width]))
-        if len(values) - len(distinct) >= MIN_REPEATS:
+        if len(values) - len(distinct) >= MIN_REPEATS and _are_multiples(distinct):
             steps[column] = min(np.diff(distinct), default=distinct[0]) * unit
     return steps
+
+
+def _are_multiples(counts: Sequence[int]) -> bool:
+    """Return whether the smallest difference of rising numbers, or of their inverses, divides the others.
+
+    Where one side repeats and the other does not, the smallest difference is noise of the other side.
+    """
+    values = np.array(counts, dtype=np.float64)
+    for rising in (values, 1 / values[::-1]):
+        ratios = (rising - rising[0]) / np.min(np.diff(rising), initial=np.inf)
+        if np.all(np.abs(ratios - np.round(ratios)) < MAX_REMAINDER):
+            return True
+    return False
 
 
 @dataclass(frozen=True)
