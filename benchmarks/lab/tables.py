@@ -395,11 +395,10 @@ def _compare_with_power(results: Sequence[Result]) -> Table:
 
 def _list_faults(results: Sequence[Result]) -> Table:
     """Return every fault: what was expected, and what came out."""
+    faults = [r for r in results if r.experiment.group not in NO_FAULTS and not r.experiment.dose]
     rows = []
-    for result in results:
+    for result in faults:
         experiment = result.experiment
-        if experiment.group in NO_FAULTS or experiment.dose:
-            continue
         got = "no result"
         if result.differing:
             lines = [*result.old_lines, *result.lines]
@@ -417,14 +416,10 @@ def _list_faults(results: Sequence[Result]) -> Table:
             }
         )
     run = Counter(row["got"] not in ("old", "no result") for row in rows)[True]
-    kinds = Counter(
-        result.experiment.kind
-        for result in results
-        if result.experiment.group not in NO_FAULTS and not result.experiment.dose
-    )
+    kinds = Counter(result.experiment.kind for result in faults)
     text = (
-        f"{len(rows)} faults, of which {run} were run: {kinds['session']} by sessions with real guests, "
-        f"{kinds['test']} by tests, {kinds['program']} by programs."
+        f"{len(rows)} faults: {kinds['session']} by sessions with real guests, {kinds['test']} by tests, "
+        f"{kinds['program']} by programs. {run} of them were run."
     )
     return Table("Faults", text, rows)
 

@@ -15,13 +15,7 @@ from dataclasses import dataclass, field
 
 from virtqual.errors import InfrastructureError, VirtqualError
 from virtqual.files.wording import list_names, node_sort_key
-from virtqual.site.slurm import (
-    NodeState,
-    list_node_states,
-    read_job_states,
-    select_nodes,
-    send_heartbeat,
-)
+from virtqual.site.slurm import NodeState, list_node_states, read_job_states, select_nodes, send_heartbeat
 from virtqual.site.systems import System
 from virtqual.site.waiting import Wait
 from virtqual.verdict.pairs import SIDES
