@@ -142,6 +142,13 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
         """Start so many tasks on each of the nodes."""
         self.num_tasks, self.num_tasks_per_node = self.nodes * tasks_per_node, tasks_per_node
 
+    def work_below(self, directory):
+        """Make a new directory below one, ``$virtqual_scratch`` of the job, which is removed in the end."""
+        self.prerun_cmds += [
+            f"virtqual_scratch=$(mktemp -d {directory}/virtqual-XXXXXX)",
+            "trap 'rm -rf \"$virtqual_scratch\"' EXIT",
+        ]
+
     def use_hardware_threads(self):
         """Ask for hardware threads instead of cores; call it in `arrange`."""
         options = self.job.launcher.options

@@ -20,10 +20,10 @@ def compared_partitions():
     return [partition for side in SIDES if (partition := find_partition(side))]
 
 
-def explain_no_scratch():
-    """Return why storage cannot be measured: a partition states no directory."""
-    stated = all(partition.extras.get("scratch") for partition in compared_partitions())
-    return None if stated else "needs extras.scratch in both partitions"
+def explain_not_stated(key):
+    """Return why storage cannot be measured: a partition states no directory under a key of its extras."""
+    stated = all(partition.extras.get(key) for partition in compared_partitions())
+    return None if stated else f"needs extras.{key} in both partitions"
 
 
 def scales():

@@ -28,7 +28,7 @@ class db_pgbench(Offered):
     @classmethod
     def explain_unfit(cls, case):
         """Return why it cannot run: no directory is stated."""
-        reason = counts.explain_no_scratch() if case.storage == "disk" else None
+        reason = counts.explain_not_stated("scratch") if case.storage == "disk" else None
         return super().explain_unfit(case) or reason
 
     def arrange(self):

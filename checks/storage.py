@@ -34,7 +34,7 @@ class storage(Measurement):
     @classmethod
     def explain_unfit(cls, case):
         """Return why it cannot run: no directory is stated."""
-        return super().explain_unfit(case) or counts.explain_no_scratch()
+        return super().explain_unfit(case) or counts.explain_not_stated("scratch")
 
     def arrange(self):
         """Write the file, then run the jobs; the directory is removed in any case."""
@@ -51,11 +51,7 @@ class storage(Measurement):
         self.executable_opts += ['--directory="$virtqual_scratch"', *_list_options(self.common)]
         for name, job in JOBS.items():
             self.executable_opts += [f"--name={name}", "--stonewall", *_list_options(job)]
-        scratch = self.partition_extras["scratch"]
-        self.prerun_cmds += [
-            f"virtqual_scratch=$(mktemp -d {scratch}/virtqual-XXXXXX)",
-            "trap 'rm -rf \"$virtqual_scratch\"' EXIT",
-        ]
+        self.work_below(self.partition_extras["scratch"])
         self.following = [
             '[ -s "$virtqual_scratch/virtqual.fio" ] || '
             '{ echo "fio: its file is not in $virtqual_scratch" >&2; exit 1; }'

@@ -28,7 +28,7 @@ TOPICS, SCOPES = {"memory", "noise", "storage", "service", "mpi", "rdma", "linpa
 FEATURES = (
     "stream", "memory-bandwidth", "mpi-latency", "mpi-bandwidth", "osu", "perftest", "hpcc", "xhpl", "npb",
     "lammps", "namd", "wrf-ideal", "wrf-real", "milc", "stress-ng",
-    "pointer-chase", "fixed-work", "fio", "postgresql", "openfoam", "web-events",
+    "pointer-chase", "fixed-work", "fio", "ior", "postgresql", "openfoam", "web-events",
 )  # fmt: skip
 
 
@@ -42,7 +42,7 @@ def test_every_entry_is_described_and_found_by_topic_and_scope(site):
     make_stack(site, "all", make_program(Path("/bin/true"), "all", "1", features=FEATURES))
     env = {"FAKE_NODES": "2", "FAKE_NUMA": "2", "FAKE_FEATURES_bare": "rdma", "FAKE_FEATURES_cloud": "rdma"}
     env |= {"FAKE_CPUS_cloud": "4", "FAKE_CPUS_bare": "8"}
-    scratch = {"scratch": "/scratch"}
+    scratch = {"scratch": "/scratch", "shared_scratch": "/lustre"}
     env |= {"FAKE_EXTRAS_cloud": json.dumps(SHARING | scratch), "FAKE_EXTRAS_bare": json.dumps(scratch)}
     done = site.run("reframe", "--mode=full", *CHECKS, "-L", code=0, **env)
     entries = re.findall(r"^- (\w+).*\n    (.*)\n    tags: (.*)\n", done.stdout, re.MULTILINE)

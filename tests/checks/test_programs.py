@@ -23,6 +23,7 @@ def equipped(site):
     names = ("stream", "stress-ng", "pointer_chase", "fixed_work", "fio")
     stream, stress_ng, pointer_chase, fixed_work, fio = (copy_stand_in(site, "micro", name) for name in names)
     osu = {name: copy_stand_in(site, "micro", "osu", name) for name in OSU}
+    ior = {name: copy_stand_in(site, "micro", "ior", name) for name in ("ior", "mdtest")}
     postgres = {name: copy_stand_in(site, "micro", file, name) for name, file in POSTGRES.items()}
     make_stack(
         site,
@@ -34,6 +35,7 @@ def equipped(site):
         make_program(pointer_chase, "pointer-chase", "1.0"),
         make_program(fixed_work, "fixed-work", "1.0"),
         make_program(fio, "fio", "3.33"),
+        make_program(ior["ior"], "ior", "4.0.0", data=ior),
         make_program(postgres["postgres"], "postgresql", "15.18", data=postgres),
         make_program(copy_stand_in(site, "micro", "events"), "events", "1.0", features=("web-events",)),
     )
@@ -113,6 +115,24 @@ def test_storage_is_judged_below_the_stated_directory_and_nothing_is_left_there(
     for metric in ("random_read", "random_write", "read", "write", "sync", "sync_p99"):
         assert f"OVER storage_{metric}@direct" in done.stdout, outcome(done)
     assert list(scratch.iterdir()) == []
+
+
+def test_a_shared_file_system_is_judged_from_two_nodes_and_nothing_is_left_there(equipped):
+    shared = equipped.path / "shared"
+    shared.mkdir()
+    equipped.fault("slow.cloud", "2")
+    extras = json.dumps({"shared_scratch": str(shared)})
+    env = {"FAKE_NODES": "2", "FAKE_EXTRAS_bare": extras, "FAKE_EXTRAS_cloud": extras}
+    selected = ("-n", "^ior.*hard|^mdtest.*easy", "-S", "scope=full")
+    done = equipped.reframe(*selected, checks="ior.py", code=1, **env)
+    for metric in ("write", "read"):
+        assert f"OVER ior_{metric}@hard, 4 tasks" in done.stdout, outcome(done)
+    for metric in ("create", "stat", "read", "remove"):
+        assert f"OVER mdtest_{metric}@easy, 4 tasks" in done.stdout, outcome(done)
+    assert list(shared.iterdir()) == []
+    shared.rmdir()
+    done = equipped.reframe(*selected, checks="ior.py", code=1, VIRTQUAL_PAIRS="0:0", **env)
+    assert "No such file or directory" in outcome(done)
 
 
 @pytest.fixture

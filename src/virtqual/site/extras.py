@@ -23,6 +23,7 @@ BUILD_NOT_ASKED = "not asked yet"
 # A number in quotes would reach the checks as text.
 Count = Annotated[int, Field(strict=True, ge=1)]
 Command = tuple[Annotated[str, Field(min_length=1)], ...]
+Directory = Annotated[str, Field(pattern=r"^/[\w./+-]*$")]
 
 
 class HypervisorBuild(BaseModel):
@@ -60,7 +61,9 @@ class PartitionExtras(BaseModel):
     scale: Literal["small", "standard"]
     numa_nodes: Count = 1
     #: A directory of the storage that is measured; virtqual writes below it alone, and removes what it wrote.
-    scratch: Annotated[str, Field(pattern=r"^/[\w./+-]*$")] | None = None
+    scratch: Directory | None = None
+    #: The same, of a file system that all nodes share.
+    shared_scratch: Directory | None = None
     #: Sizes of pages that the nodes reserve (hugetlb), such as ``1G``.
     hugetlb: tuple[Literal["2M", "1G"], ...] = ()
     node_interleaving: Literal["on", "off"] | None = None

@@ -58,6 +58,15 @@ def test_fio_is_read_exactly():
     assert (run.jobs["read"].sync, run.jobs["read"].runtime) == (None, 2.008)
 
 
+def test_ior_and_mdtest_are_read_exactly():
+    run = parse("ior.out")
+    assert (run.version, run.tasks, run.parameters["checkWrite"]) == ("4.0.0", 2, "1")
+    assert (run.write, run.read) == (128.7781351424, 665.86935296)
+    run = parse("mdtest.out")
+    assert (run.version, run.tasks, run.files, run.options[:2]) == ("4.0.0", 2, 4000, ("-F", "-P"))
+    assert run.rates == {"create": 3103.956, "stat": 34740.903, "read": 16033.41, "remove": 8394.245}
+
+
 def test_pgbench_is_read_exactly():
     peak, run = parse("pgbench.peak.out"), parse("pgbench.out")
     assert peak == pgbench.PgbenchRun(
@@ -554,6 +563,17 @@ def test_two_runs_in_one_file_are_refused(name):
         ("fio.out", '"size" : "64M"', '"size" : 64', "an option is no text: .*'size': 64"),
         ("fio.out", '"50.000000" : 4014080', '"50.000000" : 14014080', "half of the syncs take 14014.08 us"),
         ("fio.out", '"global options"', '"options"', "it is not the JSON of a whole run"),
+        ("ior.out", '"bwMiB": 122.8124', '"bwMiB": 12.8124', "write: 12.8124 MiB/s in 0.2606 s are not"),
+        ("ior.out", '"bwMeanMIB": 635.0225', '"bwMeanMIB": 635.1', "read: .* MiB/s, in its summary 635.1"),
+        ("ior.out", '"access": "read"', '"access": "rate"', "it is not the JSON of a whole run .'read'"),
+        ("ior.out", '"Finished"', '"Version"', "a key stands twice"),
+        ("ior.out", '"Finished": "Fri', '"Finished": "', "end: .* is not a date"),
+        ("ior.out", '"numTasks": 2', '"numTasks": 3', "are not 50331648 bytes"),
+        ("mdtest.out", "2 tasks, 4000", "3 tasks, 4000", "2 tasks in its first line, 3 in its table"),
+        ("mdtest.out", "2 tasks, 4000", "2 tasks, 400", "3103.956 a second in 1.289 s are not 400 files"),
+        ("mdtest.out", "V-0: Rank", "ERROR: verifying the data", "ERROR: verifying the data"),
+        ("mdtest.out", "-- finished", "-- ended", "last line: expected once"),
+        ("mdtest.out", "0.115          0.115", "0.115          0.125", "one iteration has several values"),
         ("pgbench.out", "0 2 465", "0 3 465", "transactions of client 0 are missing, or not in their order"),
         ("pgbench.out", "795641795 899563", "795641795 779563", "of client 0 are missing, or not in their"),
         # It begins in the second before, in which the client was busy.

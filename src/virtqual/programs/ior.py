@@ -1,0 +1,132 @@
+"""IOR 4.x and its mdtest: rates of data and of file operations, from JSON and from tables."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from virtqual.programs.text import (
+    OutputError,
+    date,
+    number,
+    positive,
+    refuse_lines,
+    single,
+    whole_number,
+)
+
+IOR, MDTEST = "IOR", "mdtest"
+# Phases of mdtest, by the name of each in its tables.
+OPERATIONS = {"File creation": "create", "File stat": "stat", "File read": "read", "File removal": "remove"}
+_MIB = 2**20
+# mdtest prints milliseconds.
+_HALF_MS = 0.00051
+
+
+@dataclass(frozen=True)
+class IorRun:
+    """One run of IOR that wrote once and read once.
+
+    Attributes
+    ----------
+    parameters
+        The parameters of the run, by IOR's names.
+    tasks
+        MPI tasks.
+    write, read
+        MB/s (10^6 bytes) of all tasks together.
+    """
+
+    version: str
+    parameters: dict[str, str]
+    tasks: int
+    write: float
+    read: float
+
+
+@dataclass(frozen=True)
+class MdtestRun:
+    """One run of mdtest: operations a second of all tasks together, by the names of `OPERATIONS`."""
+
+    version: str
+    options: tuple[str, ...]
+    tasks: int
+    files: int
+    rates: dict[str, float]
+
+
+def parse(text: str) -> IorRun:
+    """Read the JSON of a run; a rate that its bytes and its time contradict is refused."""
+    try:
+        document = json.loads(text, object_pairs_hook=_make_object)
+        (test,) = document["tests"]
+        parameters = test["Parameters"]
+        summary = {entry["operation"]: entry for entry in document["summary"]}
+        results = {entry["access"]: entry for entry in test["Results"]}
+        tasks = {entry["numTasks"] for entry in document["summary"]}
+        size = parameters["blockSize"] * parameters["segmentCount"] * max(tasks)
+        rates = {
+            access: _read_rate(access, results[access], summary[access], size) for access in ("write", "read")
+        }
+        version, ended = document["Version"], document["Finished"]
+    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
+        if isinstance(error, OutputError):
+            raise
+        raise OutputError(IOR, f"it is not the JSON of a whole run ({error})") from None
+    if len(document["summary"]) != 2 or len(test["Results"]) != 2 or len(tasks) != 1:
+        raise OutputError(IOR, "it did not write once and read once")
+    date(IOR, ended, "%a %b %d %H:%M:%S %Y", "end")
+    parameters = {name: str(value) for name, value in parameters.items()}
+    return IorRun(version, parameters, *tasks, rates["write"], rates["read"])
+
+
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise OutputError(IOR, "a key stands twice")
+    return values
+
+
+def _read_rate(access: str, result: dict[str, Any], summary: dict[str, Any], size: int) -> float:
+    rate, seconds = result["bwMiB"], result["totalTime"]
+    # The time is printed with four decimals.
+    if not (rate > 0 and abs(size / _MIB / rate - seconds) <= 1e-3 * seconds + 1e-4):
+        raise OutputError(IOR, f"{access}: {rate} MiB/s in {seconds} s are not {size} bytes")
+    if not math.isclose(rate, summary["bwMeanMIB"], rel_tol=1e-6, abs_tol=1e-4):
+        raise OutputError(IOR, f"{access}: {rate} MiB/s, in its summary {summary['bwMeanMIB']}")
+    return rate * _MIB / 1e6
+
+
+def parse_mdtest(text: str) -> MdtestRun:
+    """Read the tables of a run with ``-P``; a rate that its files and its time contradict is refused."""
+    refuse_lines(MDTEST, r"ERROR|WARNING|FAIL", text)
+    head = single(MDTEST, r"^mdtest-(\S+) was launched with (\d+) total task", text, "first line")
+    asked = single(MDTEST, r"^Command line used: \S+(( '[^'\n]*')*)$", text, "command line")
+    counts = single(MDTEST, r"^(\d+) tasks, (\d+) files$", text, "tasks and files")
+    end = single(MDTEST, r"^-- finished at (\S+ \S+) --$", text, "last line")
+    date(MDTEST, end[1], "%m/%d/%Y %H:%M:%S", "end")
+    if head[2] != counts[1]:
+        raise OutputError(MDTEST, f"{head[2]} tasks in its first line, {counts[1]} in its table")
+    rates, times = _read_table("rate", text), _read_table("time", text)
+    files = whole_number(MDTEST, counts[2], "files")
+    for name, rate in rates.items():
+        if abs(files / rate - times[name]) > _HALF_MS:
+            raise OutputError(MDTEST, f"{name}: {rate} a second in {times[name]} s are not {files} files")
+    options = tuple(re.findall(r"'([^']*)'", asked[1]))
+    return MdtestRun(head[1], options, int(counts[1]), files, rates)
+
+
+def _read_table(kind: str, text: str) -> dict[str, float]:
+    head = single(MDTEST, rf"^SUMMARY {kind}: \(of 1 iterations\)$", text, f"table of the {kind}")
+    table = text[head.end() :].partition("SUMMARY")[0]
+    values = {}
+    for label, name in OPERATIONS.items():
+        row = single(MDTEST, rf"^ +{label} +(\S+) +(\S+) +(\S+) +(\S+)$", table, label)
+        read = positive if kind == "rate" else number
+        values[name] = read(MDTEST, row[1], label)
+        if {row[2], row[3]} != {row[1]}:
+            raise OutputError(MDTEST, f"{label}: one iteration has several values: {row[0].strip()}")
+    return values
