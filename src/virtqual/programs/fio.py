@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from dataclasses import dataclass
 from typing import Any
 
-from virtqual.programs.text import OutputError
+from virtqual.programs.text import OutputError, load_json
 
 NAME = "fio"
 _TOLERANCE = 1e-3
@@ -50,7 +49,7 @@ def parse(text: str) -> FioRun:
     """Read the JSON of a run; numbers that contradict each other are refused."""
     try:
         # Notes of a running fio may precede the document.
-        document = json.loads(text[text.index("{") :], object_pairs_hook=_make_object)
+        document = load_json(NAME, text[text.index("{") :])
         jobs = {job["jobname"]: _read_job(job) for job in document["jobs"]}
         options = _read_options(document["global options"])
     except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
@@ -60,13 +59,6 @@ def parse(text: str) -> FioRun:
     if len(jobs) != len(document["jobs"]):
         raise OutputError(NAME, "two jobs have one name")
     return FioRun(options, jobs)
-
-
-def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise OutputError(NAME, "a key stands twice")
-    return values
 
 
 def _read_job(job: dict[str, Any]) -> FioJob:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 from virtqual.programs.text import (
     OutputError,
     date,
+    load_json,
     number,
     positive,
     refuse_lines,
@@ -61,13 +61,13 @@ class MdtestRun:
 def parse(text: str) -> IorRun:
     """Read the JSON of a run; a rate that its bytes and its time contradict is refused."""
     try:
-        document = json.loads(text, object_pairs_hook=_make_object)
+        document = load_json(IOR, text)
         (test,) = document["tests"]
         parameters = test["Parameters"]
         summary = {entry["operation"]: entry for entry in document["summary"]}
         results = {entry["access"]: entry for entry in test["Results"]}
-        tasks = {entry["numTasks"] for entry in document["summary"]}
-        size = parameters["blockSize"] * parameters["segmentCount"] * max(tasks)
+        (tasks,) = {entry["numTasks"] for entry in document["summary"]}
+        size = parameters["blockSize"] * parameters["segmentCount"] * tasks
         rates = {
             access: _read_rate(access, results[access], summary[access], size) for access in ("write", "read")
         }
@@ -76,22 +76,16 @@ def parse(text: str) -> IorRun:
         if isinstance(error, OutputError):
             raise
         raise OutputError(IOR, f"it is not the JSON of a whole run ({error})") from None
-    if len(document["summary"]) != 2 or len(test["Results"]) != 2 or len(tasks) != 1:
+    if len(document["summary"]) != 2 or len(test["Results"]) != 2:
         raise OutputError(IOR, "it did not write once and read once")
     date(IOR, ended, "%a %b %d %H:%M:%S %Y", "end")
     parameters = {name: str(value) for name, value in parameters.items()}
-    return IorRun(version, parameters, *tasks, rates["write"], rates["read"])
-
-
-def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise OutputError(IOR, "a key stands twice")
-    return values
+    return IorRun(version, parameters, tasks, rates["write"], rates["read"])
 
 
 def _read_rate(access: str, result: dict[str, Any], summary: dict[str, Any], size: int) -> float:
-    rate, seconds = result["bwMiB"], result["totalTime"]
+    rate: float = result["bwMiB"]
+    seconds = result["totalTime"]
     # The time is printed with four decimals.
     if not (rate > 0 and abs(size / _MIB / rate - seconds) <= 1e-3 * seconds + 1e-4):
         raise OutputError(IOR, f"{access}: {rate} MiB/s in {seconds} s are not {size} bytes")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from virtqual.errors import InfrastructureError
 
@@ -75,6 +77,18 @@ def date(program: str, text: str, form: str, what: str) -> datetime:
         return datetime.strptime(text, form)
     except ValueError:
         raise OutputError(program, f"{what}: {text!r} is not a date") from None
+
+
+def load_json(program: str, text: str) -> Any:
+    """Return the value of a JSON document; raise OutputError if a key stands twice in an object."""
+
+    def make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        values = dict(pairs)
+        if len(values) != len(pairs):
+            raise OutputError(program, "a key stands twice")
+        return values
+
+    return json.loads(text, object_pairs_hook=make_object)
 
 
 def check_product(program: str, what: str, product: str, *factors: str) -> None:
