@@ -14,7 +14,7 @@ MIB = 2**20
 TRANSFER_BYTES = {"easy": MIB, "hard": 47_008}
 TASK_MIB = {"small": 16, "standard": 256}
 FILE_BYTES = 3901
-TASK_FILES = {"small": 200, "standard": 500}
+TASK_FILES = {"small": 100, "standard": 500}
 SIGNATURE = 7
 
 

@@ -22,8 +22,8 @@ IOR, MDTEST = "IOR", "mdtest"
 # Phases of mdtest, by the name of each in its tables.
 OPERATIONS = {"File creation": "create", "File stat": "stat", "File read": "read", "File removal": "remove"}
 _MIB = 2**20
-# mdtest prints milliseconds.
-_HALF_MS = 0.00051
+# mdtest prints three decimals of rates and of seconds.
+_HALF = 0.00051
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def parse_mdtest(text: str) -> MdtestRun:
     rates, times = _read_table("rate", text), _read_table("time", text)
     files = whole_number(MDTEST, counts[2], "files")
     for name, rate in rates.items():
-        if abs(files / rate - times[name]) > _HALF_MS:
+        if abs(files / rate - times[name]) > _HALF * (1 + times[name] / rate):
             raise OutputError(MDTEST, f"{name}: {rate} a second in {times[name]} s are not {files} files")
     options = tuple(re.findall(r"'([^']*)'", asked[1]))
     return MdtestRun(head[1], options, int(counts[1]), files, rates)

@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 from samples import PARSERS, parse, read
 
-from virtqual.programs import lammps, mpip, netpipe, openfoam, osu, pgbench, pointer_chase, text, web_load
+from virtqual.programs import (
+    ior,
+    lammps,
+    mpip,
+    netpipe,
+    openfoam,
+    osu,
+    pgbench,
+    pointer_chase,
+    text,
+    web_load,
+)
 from virtqual.programs.hpcc import HpccRun
 from virtqual.programs.hpl import HplRun
 from virtqual.programs.likwid import LikwidRun
@@ -64,6 +75,9 @@ def test_ior_and_mdtest_are_read_exactly():
     assert (run.write, run.read) == (128.7781351424, 665.86935296)
     run = parse("mdtest.out")
     assert (run.version, run.tasks, run.files, run.options[:2]) == ("4.0.0", 2, 4000, ("-F", "-P"))
+    # A slow rate has few digits, and its time many.
+    slow = read("mdtest.out").replace("3103.956", "23.583").replace("1.289", "169.611")
+    assert ior.parse_mdtest(slow).rates["create"] == 23.583
     assert run.rates == {"create": 3103.956, "stat": 34740.903, "read": 16033.41, "remove": 8394.245}
 
 
