@@ -51,9 +51,17 @@ def describe_slowdown(log: float, better: Direction, bounds: Bounds | None = Non
 
 
 def describe_bounds(log: float, better: Direction, bounds: Bounds) -> str:
-    """Return the bounds of an estimate, each with its word if the word is not the estimate's."""
-    _, word = _split_slowdown(log, better)
-    ends = [_split_slowdown(bound, better) for bound in bounds]
+    """Return the bounds of an estimate, each with its word if the word is not the estimate's.
+
+    They are factors if the estimate is one.
+
+    Examples
+    --------
+    >>> describe_bounds(math.log(2.5), "lower", (math.log(1.8), math.log(3.4)))
+    '1.80x to 3.40x'
+    """
+    estimate, word = _split_slowdown(log, better)
+    ends = [_split_slowdown(bound, better, as_factor=estimate.endswith("x")) for bound in bounds]
     if any(end_word != word for _, end_word in ends):
         return " to ".join(" ".join(end) for end in ends)
     # The smaller difference stands first.
@@ -80,11 +88,11 @@ def _format_briefly(log: float, better: Direction, is_factor: bool) -> str:
     return f"{round(100 * _fraction_slower(log, better))}"
 
 
-def _split_slowdown(log: float, better: Direction) -> tuple[str, str]:
-    """Return number and word of a difference."""
+def _split_slowdown(log: float, better: Direction, *, as_factor: bool = False) -> tuple[str, str]:
+    """Return number and word of a difference; a large one is a factor."""
     fraction = _fraction_slower(log, better)
     ratio = 1 + fraction if better == "lower" else 1 - fraction
-    if not 0.1 <= ratio < 2:
+    if as_factor or not 0.1 <= ratio < 2:
         factor = exp_or_inf(abs(log))
         digits = 0 if factor >= 100 else 1 if factor >= 10 else 2
         number = f"{factor:.{digits}f}x" if factor <= MAX_SHOWN else f"over {MAX_SHOWN}x"

@@ -193,7 +193,8 @@ def test_the_pairs_that_noise_would_take_grow_with_its_square(metrics, make):
         (0.1, -0.2, 0.2, "higher", "9.5% slower (22.1% faster to 18.1% slower)"),
         (3.0, 2.9, 3.1, "lower", "20.1x as slow (18.2x to 22.2x)"),
         (5.5, 5.4, 5.6, "lower", "245x as slow (221x to 270x)"),
-        (3.0, 0.5, 3.1, "higher", "20.1x as slow (39.3% slower to 22.2x as slow)"),
+        (3.0, 0.5, 3.1, "higher", "20.1x as slow (1.65x to 22.2x)"),
+        (0.8, -0.1, 1.5, "lower", "2.23x as slow (1.11x as fast to 4.48x as slow)"),
         (-5.0, -5.1, -4.9, "lower", "148x as fast (134x to 164x)"),
         # A bound of 5.3 % must not look as if it touched a budget of 5 %.
         (0.076, 0.0516, 0.1, "lower", "7.9% slower (5.3% to 10.5%)"),
