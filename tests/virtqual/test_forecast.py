@@ -178,6 +178,12 @@ def test_a_survey_counts_for_the_checks_that_it_measured(site):
     assert answer(**lj).endswith("can be called qualified if every metric is within its budget.")
 
 
+def test_a_check_on_most_of_the_nodes_takes_the_same_boots_in_each_pair(site):
+    site.add_reference("qualifications/own.yaml", QUALIFIED)
+    said = planned(site, "--full", names=("-n", "^lammps"), **ON_THREE)
+    assert "the VMs of lammps_scaling have one boot (extras.recreate_vms creates VMs anew)." in said
+
+
 def test_a_class_that_qualifies_no_build_says_so(site):
     answer = "cannot be called qualified: class kvm-on-emulated-hosts qualifies no build (emulated hosts)."
     assert planned(site, FAKE_CLASS="kvm-on-emulated-hosts").endswith(answer)

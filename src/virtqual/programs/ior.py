@@ -20,8 +20,9 @@ from virtqual.programs.text import (
 
 IOR, MDTEST = "IOR", "mdtest"
 # Phases of mdtest, by the name of each in its tables.
-OPERATIONS = {"File creation": "create", "File stat": "stat", "File read": "read", "File removal": "remove"}
+OPERATIONS = {"File creation": "create", "File stat": "stat", "File removal": "remove"}
 _MIB = 2**20
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 # mdtest prints three decimals of rates and of seconds.
 _HALF = 0.00051
 
@@ -36,6 +37,8 @@ class IorRun:
         The parameters of the run, by IOR's names.
     tasks
         MPI tasks.
+    capacity
+        Bytes of the file system.
     write, read
         MB/s (10^6 bytes) of all tasks together.
     """
@@ -43,18 +46,31 @@ class IorRun:
     version: str
     parameters: dict[str, str]
     tasks: int
+    capacity: float
     write: float
     read: float
 
 
 @dataclass(frozen=True)
 class MdtestRun:
-    """One run of mdtest: operations a second of all tasks together, by the names of `OPERATIONS`."""
+    """One run of mdtest.
+
+    Attributes
+    ----------
+    capacity
+        Bytes of the file system.
+    shift
+        How many ranks the task is away that wrote what a task uses.
+    rates
+        Operations a second of all tasks together, by the names of `OPERATIONS`.
+    """
 
     version: str
     options: tuple[str, ...]
     tasks: int
     files: int
+    capacity: float
+    shift: int
     rates: dict[str, float]
 
 
@@ -71,7 +87,7 @@ def parse(text: str) -> IorRun:
         rates = {
             access: _read_rate(access, results[access], summary[access], size) for access in ("write", "read")
         }
-        version, ended = document["Version"], document["Finished"]
+        version, ended, capacity = document["Version"], document["Finished"], test["Capacity"]
     except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
         if isinstance(error, OutputError):
             raise
@@ -80,7 +96,16 @@ def parse(text: str) -> IorRun:
         raise OutputError(IOR, "it did not write once and read once")
     date(IOR, ended, "%a %b %d %H:%M:%S %Y", "end")
     parameters = {name: str(value) for name, value in parameters.items()}
-    return IorRun(version, parameters, tasks, rates["write"], rates["read"])
+    return IorRun(version, parameters, tasks, _read_size(IOR, capacity), rates["write"], rates["read"])
+
+
+def _read_size(program: str, text: str) -> float:
+    """Return the bytes of a text such as ``252.0 GiB``."""
+    number_text, _, unit = text.partition(" ")
+    if unit not in _UNITS:
+        raise OutputError(program, f"capacity: {text!r} is no size")
+    factor: int = 1024 ** _UNITS.index(unit)
+    return positive(program, number_text, "capacity") * factor
 
 
 def _read_rate(access: str, result: dict[str, Any], summary: dict[str, Any], size: int) -> float:
@@ -99,6 +124,8 @@ def parse_mdtest(text: str) -> MdtestRun:
     refuse_lines(MDTEST, r"ERROR|WARNING|FAIL", text)
     head = single(MDTEST, r"^mdtest-(\S+) was launched with (\d+) total task", text, "first line")
     asked = single(MDTEST, r"^Command line used: \S+(( '[^'\n]*')*)$", text, "command line")
+    system = single(MDTEST, r"^FS +: (\S+ \S+) ", text, "size of the file system")
+    shift = single(MDTEST, r"Shifting ranks by (\d+) for each phase", text, "shift of the ranks")
     counts = single(MDTEST, r"^(\d+) tasks, (\d+) files$", text, "tasks and files")
     end = single(MDTEST, r"^-- finished at (\S+ \S+) --$", text, "last line")
     date(MDTEST, end[1], "%m/%d/%Y %H:%M:%S", "end")
@@ -110,7 +137,8 @@ def parse_mdtest(text: str) -> MdtestRun:
         if abs(files / rate - times[name]) > _HALF * (1 + times[name] / rate):
             raise OutputError(MDTEST, f"{name}: {rate} a second in {times[name]} s are not {files} files")
     options = tuple(re.findall(r"'([^']*)'", asked[1]))
-    return MdtestRun(head[1], options, int(counts[1]), files, rates)
+    size = _read_size(MDTEST, system[1])
+    return MdtestRun(head[1], options, int(counts[1]), files, size, int(shift[1]), rates)
 
 
 def _read_table(kind: str, text: str) -> dict[str, float]:

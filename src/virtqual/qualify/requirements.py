@@ -91,8 +91,11 @@ def _list_other_obstacles(
     elif rotates and (names := _find_unsurveyed_checks(system.name, planned)):
         checks = list_names(names, MAX_CHECKS_SHOWN)
         yield f"no survey says how far hosts differ in {checks} (docs/system-file.md, A survey of hosts)"
-    if not (rotates or virtual.recreate_vms):
-        yield "the VM has one boot (extras.recreate_vms creates VMs anew)"
+    # The runs of a check that takes more than half of the nodes rotate over the same VMs.
+    of_one_boot = list(dict.fromkeys(entry.check for entry in planned if 2 * entry.nodes > virtual.nodes))
+    if not virtual.recreate_vms and (of_one_boot or not rotates):
+        vms = f"the VMs of {list_names(of_one_boot, MAX_CHECKS_SHOWN)} have" if rotates else "the VM has"
+        yield f"{vms} one boot (extras.recreate_vms creates VMs anew)"
 
 
 def _find_unsurveyed_checks(system: str, planned: Sequence[Entry]) -> list[str]:
