@@ -25,16 +25,16 @@ class FioJob:
         MB/s (10^6 bytes).
     runtime
         s
-    sync, sync_p99
-        Median time of a sync, and the time that one in 100 exceeds, us; None if the job makes none.
+    latency, latency_p99
+        Median time of a read or write, and the time that one in 100 exceeds, us.
     """
 
     options: dict[str, str]
     operations: float
     bandwidth: float
     runtime: float
-    sync: float | None
-    sync_p99: float | None
+    latency: float
+    latency_p99: float
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,10 @@ def _read_job(job: dict[str, Any]) -> FioJob:
         # The first requests in flight may be counted in the rate alone.
         if not (total > 0 and abs(rate * runtime / total - 1) <= max(_TOLERANCE, 70 / side["total_ios"])):
             raise OutputError(NAME, f"job {name}: {rate} {label} a second in {runtime} s are not {total}")
-    median = p99 = None
-    if percentiles := job["sync"].get("lat_ns", {}).get("percentile"):
-        median, p99 = (percentiles[key] / 1000 for key in ("50.000000", "99.000000"))
-        if not 0 < median <= p99 < math.inf:
-            raise OutputError(NAME, f"job {name}: half of the syncs take {median} us, 99 % {p99} us")
+    percentiles = side["clat_ns"]["percentile"]
+    median, p99 = (percentiles[key] / 1000 for key in ("50.000000", "99.000000"))
+    if not 0 < median <= p99 < math.inf:
+        raise OutputError(NAME, f"job {name}: half of the requests take {median} us, 99 % {p99} us")
     options = _read_options(job["job options"])
     return FioJob(options, side["iops"], side["bw_bytes"] / 1e6, runtime, median, p99)
 

@@ -62,11 +62,11 @@ def test_pointer_chase_is_read_exactly():
 def test_fio_is_read_exactly():
     run = parse("fio.out")
     assert run.options["direct"] == "1"
-    assert run.jobs["sync"].options["fdatasync"] == "1"
-    assert run.jobs["random_read"].operations == 10823.588206
-    assert run.jobs["write"].bandwidth == 1726.326921
-    assert (run.jobs["sync"].sync, run.jobs["sync"].sync_p99) == (4014.08, 13434.88)
-    assert (run.jobs["read"].sync, run.jobs["read"].runtime) == (None, 2.008)
+    assert run.jobs["sync"].options["sync"] == "dsync"
+    assert run.jobs["random_read"].operations == 76791.604198
+    assert run.jobs["write"].bandwidth == 7094.787838
+    assert (run.jobs["sync"].latency, run.jobs["sync"].latency_p99) == (75.264, 216.064)
+    assert (run.jobs["read"].latency, run.jobs["read"].runtime) == (2932.736, 2.002)
 
 
 def test_ior_and_mdtest_are_read_exactly():
@@ -571,13 +571,13 @@ def test_two_runs_in_one_file_are_refused(name):
         ("openfoam.probe.out", "0.03125 ", "0.028125 ", "the probe has 10 rows, asked for 10"),
         ("openfoam.probe.out", "-0.202053555", "nan", "is no velocity of the probe"),
         ("fio.out", '"error" : 0', '"error" : 28', "job random_read failed: No space left on device"),
-        ("fio.out", '"iops" : 10823.588206', '"iops" : 1082.588206', "a second in 2.001 s are not 21658"),
-        ("fio.out", '"iops" : 10823.588206', '"iops" : NaN', "a second in 2.001 s are not 21658"),
-        ("fio.out", '"bw_bytes" : 44333417', '"bw_bytes" : 4433341', "bytes a second in .* are not 88711168"),
+        ("fio.out", '"iops" : 76791.604198', '"iops" : 7679.588206', "a second in 2.001 s are not 153660"),
+        ("fio.out", '"iops" : 76791.604198', '"iops" : NaN', "a second in 2.001 s are not 153660"),
+        ("fio.out", '"bw_bytes" : 314538410', '"bw_bytes" : 31453841', "are not 629391360"),
         ("fio.out", '"jobname" : "read"', '"jobname" : "write"', "two jobs have one name"),
         ("fio.out", '"eta" : 0', '"error" : 0', "a key stands twice"),
         ("fio.out", '"size" : "64M"', '"size" : 64', "an option is no text: .*'size': 64"),
-        ("fio.out", '"50.000000" : 4014080', '"50.000000" : 14014080', "half of the syncs take 14014.08 us"),
+        ("fio.out", '"50.000000" : 75264', '"50.000000" : 752640', "half of the requests take 752.64 us"),
         ("fio.out", '"global options"', '"options"', "it is not the JSON of a whole run"),
         ("ior.out", '"bwMiB": 2201.5899', '"bwMiB": 201.5899', "write: 201.5899 MiB/s in 0.0145 s are not"),
         ("ior.out", '"bwMeanMIB": 9024.2539', '"bwMeanMIB": 9024.3', "read: .* MiB/s, in its summary 9024.3"),
