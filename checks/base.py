@@ -143,7 +143,10 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
         self.num_tasks, self.num_tasks_per_node = self.nodes * tasks_per_node, tasks_per_node
 
     def work_below(self, directory):
-        """Make a new directory below one, ``$virtqual_scratch`` of the job, which is removed in the end."""
+        """Make a new directory below one, ``$virtqual_scratch`` of the job, which is removed in the end.
+
+        If it cannot be made, the job ends: each has a trap of ERR (`virtqual.site.configuration`).
+        """
         self.prerun_cmds += [
             f"virtqual_scratch=$(mktemp -d {directory}/virtqual-XXXXXX)",
             "trap 'rm -rf \"$virtqual_scratch\"' EXIT",

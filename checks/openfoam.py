@@ -48,7 +48,7 @@ class openfoam(Measurement):
         # OpenFOAM's own times are CPU time, and whole seconds: the first task notes begin and end.
         self.env_vars["VIRTQUAL_TIMED"] = "1"
         utilities = ["blockMesh", *["decomposePar"] * (self.cores > 1)]
-        self.prerun_cmds = [f"{self.program['data'][name]} > {name}.out || exit" for name in utilities]
+        self.prerun_cmds = [f"{self.program['data'][name]} > {name}.out" for name in utilities]
 
     def make_input_files(self):
         """Return the files of the case."""

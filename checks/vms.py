@@ -43,7 +43,6 @@ class VmsOfOneHost(rfm.RegressionTestPlugin):
     def take_vms(self):
         """Take the VMs of the layout."""
         self.vms, self.per_vm = counts.parse_layout(self.layout)
-        self.needs = f"{self.vms} VMs of one host"
 
     @property
     def ranks_per_node(self):

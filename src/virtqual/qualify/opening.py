@@ -81,8 +81,10 @@ def prepare(request: Request, screen: Terminal, locks: ExitStack) -> Qualificati
     notes = _make_notes(head, request, earlier, chosen)
     if system.native.nodes < stated_nodes:
         notes.append(f"It uses {system.native.nodes} of {stated_nodes} nodes of each side (--nodes).")
-    pairs = plan.look_schedule(request, chosen)
-    job = Qualification(request, screen, system, log, head, earlier, entries, *pairs, watch, lock)
+    looks, first_pairs = plan.look_schedule(request, chosen)
+    job = Qualification(
+        request, screen, system, log, head, earlier, entries, looks, first_pairs, watch=watch, lock=lock
+    )
     return _begin_session(job, notes)
 
 
@@ -113,8 +115,10 @@ def resume(name: str, resumed_by: Request, screen: Terminal, locks: ExitStack) -
     notes = [f"It began at {begun.created}, and {len(begun.runs)} runs of it count. {ended}"]
     if begun.build_is_stated:
         notes.append(f"The hypervisor is still the same: {_STATED_NOTE}")
-    pairs = plan.look_schedule(request, chosen)
-    job = Qualification(request, screen, system, log, begun, earlier, entries, *pairs, watch, lock)
+    looks, first_pairs = plan.look_schedule(request, chosen)
+    job = Qualification(
+        request, screen, system, log, begun, earlier, entries, looks, first_pairs, watch=watch, lock=lock
+    )
     return _begin_session(job, notes)
 
 
