@@ -47,7 +47,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
     #: Inputs that must have been fetched beforehand, by their names in ``references/inputs/``.
     inputs = ()
     #: The only scale that it is for; empty for all scales.
-    scale = ""
+    only_scale = ""
     #: ``num_cpus_per_task`` counts cores; else hardware threads.
     whole_cores = True
     tags = {"quick", "full"}
@@ -88,8 +88,8 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
     @classmethod
     def explain_unfit(cls, case):
         """Return why a case cannot run: another scale, too few nodes or cores, no feature, no input."""
-        if cls.scale and counts.scales() - {cls.scale}:
-            return f"for partitions of scale {cls.scale!r}"
+        if cls.only_scale and counts.scales() - {cls.only_scale}:
+            return f"for partitions of scale {cls.only_scale!r}"
         if cls.nodes > counts.nodes():
             return f"needs {cls.nodes} nodes on each side"
         if cls.least_cores > counts.cores():
@@ -119,7 +119,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
     @property
     def small(self):
         """Return whether the partition asks for sizes that fit a few, or emulated, cores."""
-        return self.partition_extras["scale"] == "small"
+        return self.scale == "small"
 
     @property
     def node_memory(self):

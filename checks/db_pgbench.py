@@ -33,17 +33,16 @@ class db_pgbench(Offered):
 
     def arrange(self):
         """Divide the cores between server and client; the tables fit into an eighth of the memory."""
-        scale = self.partition_extras["scale"]
         self.divide_cores()
         self.connections = CONNECTIONS_PER_CORE * self.server_cores
         fitting = self.node_memory // (8 * SCALE_FACTOR_MIB * 2**20)
         self.scale_factor = 1 if self.small else max(1, min(MAX_SCALE_FACTOR, fitting))
         place = self.partition_extras["scratch"] if self.storage == "disk" else "/dev/shm"
-        self.load_seconds = {"peak": PEAK_SECONDS[scale]} if self.measures_peak else {}
-        loads = [f"peak:{PEAK_SECONDS[scale]}:"] if self.measures_peak else []
+        self.load_seconds = {"peak": PEAK_SECONDS[self.scale]} if self.measures_peak else {}
+        loads = [f"peak:{PEAK_SECONDS[self.scale]}:"] if self.measures_peak else []
         for share, rate in self.choose_rates().items():
-            self.load_seconds[share] = LOAD_SECONDS[scale]
-            loads.append(f"{share}:{LOAD_SECONDS[scale]}:{rate:.6g}")
+            self.load_seconds[share] = LOAD_SECONDS[self.scale]
+            loads.append(f"{share}:{LOAD_SECONDS[self.scale]}:{rate:.6g}")
         sizes = map(str, (self.scale_factor, self.connections, self.nodes, self.client_cores, self.seed))
         self.env_vars["VIRTQUAL_WITHIN"] = "./pgbench.sh"
         self.executable_opts = [place, *sizes, *loads]

@@ -56,7 +56,7 @@ class ior(SharedStorage):
         super().arrange()
         is_easy = self.access == "easy"
         transfer = TRANSFER_BYTES[self.access]
-        size = NODE_MIB[self.partition_extras["scale"]] * MIB // self.num_tasks_per_node
+        size = NODE_MIB[self.scale] * MIB // self.num_tasks_per_node
         transfers = max(1, size // transfer)
         block, segments = (transfers * transfer, 1) if is_easy else (transfer, transfers)
         self.asked = {
@@ -112,7 +112,7 @@ class mdtest(SharedStorage):
         """Divide the files among the tasks; each asks for, and removes, files of the other node."""
         super().arrange()
         self.run_instead("mdtest")
-        self.files = NODE_FILES[self.partition_extras["scale"]] // self.num_tasks_per_node
+        self.files = NODE_FILES[self.scale] // self.num_tasks_per_node
         self.asked = ["-F", "-P", "-C", "-T", "-r", "-n", str(self.files), "-w", str(FILE_BYTES), "-N", "1"]
         self.executable_opts = [*self.asked, "-d", '"$virtqual_scratch"']
 

@@ -59,7 +59,7 @@ class Lammps(Measurement):
         """Run this problem, in so many boxes of its atoms along each side."""
         self.chosen, self.benchmark = problem, BENCHMARKS[problem]
         self.copies, self.boxes = copies, math.prod(copies)
-        self.steps = self.benchmark.steps[self.partition_extras["scale"]]
+        self.steps = self.benchmark.steps[self.scale]
         self.executable_opts = ["-in", f"in.{problem}", "-log", "none"]
 
     @run_before("run")
@@ -132,7 +132,7 @@ class lammps_scaling(Scaling, Lammps):
 
     def arrange(self):
         """Start with few processes; the most communicating problem of those that a few cores can run."""
-        self.problem = SCALING_PROBLEM[self.partition_extras["scale"]]
+        self.problem = SCALING_PROBLEM[self.scale]
         self.choose(self.problem)
         self.prerun_cmds = self.spread()
 

@@ -53,7 +53,7 @@ class memory_bandwidth(Measurement):
     def kernel_options(self, name):
         """Return likwid-bench's options; ``-W`` has every thread place its own part of the vectors."""
         kernel = KERNELS[name]
-        iterations = ITERATIONS[self.partition_extras["scale"]]
+        iterations = ITERATIONS[self.scale]
         size = kernel.vectors * self.arrays.bytes_each // 1000
         return ["-t", kernel.name, "-W", f"N:{size}kB:{self.num_threads}", "-i", str(iterations)]
 

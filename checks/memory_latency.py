@@ -44,12 +44,11 @@ class memory_latency(Measurement):
 
     def arrange(self):
         """Working sets from 16 KiB on, each a fixed number of times the one before."""
-        scale = self.partition_extras["scale"]
-        largest = min(LARGEST[scale][self.pages], self.node_memory // 4)
+        largest = min(LARGEST[self.scale][self.pages], self.node_memory // 4)
         self.sizes = [SMALLEST]
-        while self.sizes[-1] * FACTOR[scale] <= largest:
-            self.sizes.append(self.sizes[-1] * FACTOR[scale])
-        self.loads = LOADS[scale]
+        while self.sizes[-1] * FACTOR[self.scale] <= largest:
+            self.sizes.append(self.sizes[-1] * FACTOR[self.scale])
+        self.loads = LOADS[self.scale]
         self.executable_opts = [self.pages, str(self.loads), *map(str, self.sizes)]
 
     def read(self):

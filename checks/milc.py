@@ -45,7 +45,7 @@ class milc(Measurement):
     def arrange(self):
         """Take as many ranks as a lattice of powers of two can be divided among."""
         self.start_tasks(1 << self.cores.bit_length() - 1)
-        self.simulation = SIMULATIONS[self.partition_extras["scale"]]
+        self.simulation = SIMULATIONS[self.scale]
         self.executable_opts = ["milc.in"]
 
     def make_input_files(self):

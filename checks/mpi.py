@@ -40,7 +40,7 @@ class NetPipe(Measurement):
     def arrange(self):
         """Place the ranks, and choose exact sizes without perturbations."""
         self.start_tasks(2 // self.nodes)
-        self.sent = sent = ROUND_TRIPS[self.feature][self.partition_extras["scale"]][self.nodes]
+        self.sent = sent = ROUND_TRIPS[self.feature][self.scale][self.nodes]
         sizes = ["-l", str(sent.smallest), "-u", str(sent.largest), "-p", "0", "-n", str(sent.rounds)]
         # A stream overruns the network between emulated nodes; back and forth measures bandwidth as well.
         streams = self.feature == "mpi-bandwidth" and not (self.small and self.nodes > 1)

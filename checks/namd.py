@@ -149,7 +149,7 @@ class Stmv(Namd):
     """The virus."""
 
     inputs = (STMV,)
-    scale = "standard"
+    only_scale = "standard"
     configuration = "stmv.namd"
 
     @run_before("run")

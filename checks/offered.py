@@ -82,7 +82,7 @@ class Offered(Measurement):
                 )
             # The slowest node's peak, so that no node is overloaded.
             self.native_peak = float(f"{decided or min(peaks, default=1.0):.6g}")
-        shares = (QUICK_SHARE,) if self.load == "quarter" else self.shares[self.partition_extras["scale"]]
+        shares = (QUICK_SHARE,) if self.load == "quarter" else self.shares[self.scale]
         return {share: self.native_peak * share / 100 for share in shares}
 
     def make_results(self, name, setting, loads, peak=None, peak_limits=()):

@@ -42,7 +42,7 @@ class openfoam(Measurement):
 
     def arrange(self):
         """Make the mesh and divide it, which is not timed; then start a rank a core."""
-        self.cavity = CAVITIES[self.partition_extras["scale"]]
+        self.cavity = CAVITIES[self.scale]
         self.start_tasks(self.cores)
         self.executable_opts = ["-parallel"] * (self.cores > 1)
         # OpenFOAM's own times are CPU time, and whole seconds: the first task notes begin and end.
@@ -66,7 +66,7 @@ class openfoam(Measurement):
         )
         *_, (time, velocity) = output.parse_probe(self.stage_text(output.PROBE), steps).items()
         speed = math.hypot(*velocity)
-        if not math.isclose(speed, SPEED, rel_tol=SPEED_TOLERANCES[self.partition_extras["scale"]]):
+        if not math.isclose(speed, SPEED, rel_tol=SPEED_TOLERANCES[self.scale]):
             raise OutputError("OpenFOAM", f"the speed beside the centre is {speed:g} m/s, not {SPEED}")
         self.agree_on(f"speed beside the centre at {time:g} s", speed, ANSWER_TOLERANCE)
         seconds = notes.read_program_seconds(self.room)

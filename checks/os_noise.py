@@ -26,8 +26,7 @@ class os_noise(Measurement):
     def arrange(self):
         """One task with all cores."""
         self.num_cpus_per_task = self.cores
-        scale = self.partition_extras["scale"]
-        self.steps, self.pieces = STEPS[scale], PIECES[scale]
+        self.steps, self.pieces = STEPS[self.scale], PIECES[self.scale]
         self.executable_opts = [str(self.steps), str(self.pieces)]
 
     def read(self):

@@ -96,7 +96,7 @@ class Osu(Measurement):
         total = self.nodes * (1 if self.small and self.nodes > 1 else self.cores)
         ranks = {"two": 2, "pairs": total // 2 * 2, "all": total}[self.chosen.ranks]
         self.start_tasks(max(2, ranks) // self.nodes)
-        sent = MESSAGES[self.partition_extras["scale"]][self.nodes][self.chosen.kind]
+        sent = MESSAGES[self.scale][self.nodes][self.chosen.kind]
         self.first = sent.first
         self.last = min(sent.last, 1 << (MAX_BUFFER_BYTES // self.num_tasks).bit_length() - 1)
         rounds = ["-i", str(sent.rounds), "-x", str(sent.warm_up)]

@@ -46,7 +46,7 @@ class paging(Measurement):
     def arrange(self):
         """One instance on one core: with more than one, forks would measure how the kernel chooses cores."""
         self.stressor = STRESSORS[self.work]
-        self.operations = self.stressor.operations[self.partition_extras["scale"]]
+        self.operations = self.stressor.operations[self.scale]
         name = self.stressor.name
         # Without a fixed seed it draws the options of its system calls at random, and others in each run.
         report = "--no-rand-seed --metrics --yaml stress-ng.yaml"

@@ -44,8 +44,7 @@ class Rdma(Measurement):
         device = [str(option) for option in self.partition_extras.get("rdma_options", ())]
         # -F: preflight judges a governor that scales the clock; perftest would print it within the table.
         self.common_options = ["-F", "-c", "RC", *device]
-        scale = self.partition_extras["scale"]
-        self.sizes, self.rounds = SIZES[scale][self.kind], ROUNDS[scale][self.kind]
+        self.sizes, self.rounds = SIZES[self.scale][self.kind], ROUNDS[self.scale][self.kind]
         self.executable_opts = [*self.common_options, "-n", str(self.rounds)]
 
     @run_after("setup")
@@ -105,8 +104,7 @@ class rdma_buffers(Rdma):
         """One step for each number of buffers, in one job."""
         super().arrange()
         self.sizes = str(MESSAGE_BYTES)
-        scale = self.partition_extras["scale"]
-        self.buffers, self.messages = BUFFERS[scale], MESSAGES[scale]
+        self.buffers, self.messages = BUFFERS[self.scale], MESSAGES[self.scale]
         first, *more = self.buffers
         self.executable_opts = self.options(first)
         program = ["./pair.sh", self.sizes, "./task.sh", str(self.executable)]

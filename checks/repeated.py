@@ -37,8 +37,7 @@ class Repeated(rfm.RegressionTestPlugin):
     def choose_repetitions(self):
         """Decide how often this run starts its program."""
         self.following, self.timed = [], self.warm_up and self.repeats
-        extras = self.partition_extras
-        self.aim = repetitions.choose_aim(extras["scale"], extras.get("run_seconds"))
+        self.aim = repetitions.choose_aim(self.scale, self.partition_extras.get("run_seconds"))
         self.repetitions = self._count_starts()
         if self.timed:
             self.env_vars["VIRTQUAL_TIMED"] = "1"

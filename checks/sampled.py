@@ -66,6 +66,11 @@ class Sampled(Selection):
         raise NotImplementedError
 
     @property
+    def scale(self):
+        """The scale of the partition: ``small`` or ``standard``."""
+        return self.partition_extras["scale"]
+
+    @property
     def partition_extras(self):
         """The partition's ``extras`` in the system file."""
         return self.current_partition.extras
@@ -87,8 +92,7 @@ class Sampled(Selection):
         """Ask for whole nodes, and limit the time if the user does not."""
         if self.time_limit is None:
             stated = self.current_partition.time_limit
-            scale = self.partition_extras["scale"]
-            longest = limits.MAX_TIME_LIMITS_S[scale] if stated is None else float(typ.Duration(stated))
+            longest = limits.MAX_TIME_LIMITS_S[self.scale] if stated is None else float(typ.Duration(stated))
             names = self.case, self.current_system.name, self.current_environ.name
             self.time_limit = f"{math.ceil(limits.choose_time_limit(*names, longest))}s"
         self.exclusive_access = True

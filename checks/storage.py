@@ -38,11 +38,10 @@ class storage(Measurement):
 
     def arrange(self):
         """Write the file, then run the jobs; the directory is removed in any case."""
-        scale = self.partition_extras["scale"]
-        self.job_seconds = JOB_SECONDS[scale]
+        self.job_seconds = JOB_SECONDS[self.scale]
         self.common = {
             "filename": "virtqual.fio",
-            "size": f"{FILE_MIB[scale]}M",
+            "size": f"{FILE_MIB[self.scale]}M",
             "direct": "1" if self.cache == "direct" else "0",
             "runtime": str(self.job_seconds),
         }

@@ -29,7 +29,7 @@ class Throughput(Together, Lammps):
         """Start each task as an MPI program by itself."""
         self.start_tasks(self.ranks_per_node)
         self.choose(PROBLEM)
-        self.steps = STEPS[self.partition_extras["scale"]]
+        self.steps = STEPS[self.scale]
         self.job.launcher.options.append("--mpi=none")
         # ReFrame writes values into the job script as they are.
         self.env_vars["VIRTQUAL_WITHIN"] = f"'env {' '.join(f'-u {name}' for name in STEP_VARIABLES)}'"

@@ -54,14 +54,13 @@ class web_events(Offered):
 
     def arrange(self):
         """Give nodes or cores to server and client."""
-        scale = self.partition_extras["scale"]
         self.divide_cores()
         self.rates = {"peak": 0, **{f"load{share}": rate for share, rate in self.choose_rates().items()}}
         self.env_vars["VIRTQUAL_WITHIN"] = "./web_events.sh"
-        java = ",".join([*JAVA[scale], f"-XX:ActiveProcessorCount={self.server_cores}"])
+        java = ",".join([*JAVA[self.scale], f"-XX:ActiveProcessorCount={self.server_cores}"])
         postgres = self.current_environ.extras["programs"][DATABASE]["path"]
-        loads = [f"{name}:{LOAD_SECONDS[scale]}:{rate:.6g}" for name, rate in self.rates.items()]
-        sizes = map(str, (self.nodes, self.client_cores, self.seed, WINDOW_SECONDS[scale]))
+        loads = [f"{name}:{LOAD_SECONDS[self.scale]}:{rate:.6g}" for name, rate in self.rates.items()]
+        sizes = map(str, (self.nodes, self.client_cores, self.seed, WINDOW_SECONDS[self.scale]))
         self.executable_opts = [java, str(postgres), sys.executable, *sizes, *loads]
 
     def read(self):

@@ -63,7 +63,7 @@ class Wrf(Measurement):
     @property
     def simulated_hours(self):
         """Hours that are simulated."""
-        return self.hours[self.partition_extras["scale"]]
+        return self.hours[self.scale]
 
     def parse(self, directory, processes, period):
         """Return a finished run of a period in seconds: all steps, on all ranks."""
@@ -124,7 +124,7 @@ class Conus(Wrf):
 
     feature = "wrf-real"
     inputs = (CONUS,)
-    scale = "standard"
+    only_scale = "standard"
     case_name = "CONUS 12 km"
     hours = {"standard": 3}
     step_seconds = 72
