@@ -6,7 +6,7 @@ import re
 from enum import StrEnum
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from vcluster.errors import OptionError
 from vcluster.topology import MAC
@@ -51,10 +51,8 @@ class DiskCache(StrEnum):
     UNSAFE = "unsafe"
 
 
-class Options(BaseModel):
+class Options(BaseModel, frozen=True, extra="forbid"):
     """The options that tell one cluster from another."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     # The number of VMs, and of native nodes.
     vms: int = Field(default=DEFAULT_VMS, ge=1, le=64)

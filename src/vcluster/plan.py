@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from vcluster.topology import Node
 
 
-class WatchedProgram(BaseModel):
+class WatchedProgram(BaseModel, frozen=True, extra="forbid"):
     """A program that runs as long as the cluster does; its log has its name."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     command: tuple[str, ...]
@@ -22,10 +20,8 @@ class WatchedProgram(BaseModel):
     cpus: tuple[int, ...] = ()
 
 
-class BootPlan(BaseModel):
+class BootPlan(BaseModel, frozen=True, extra="forbid"):
     """A cluster, ready to be started."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     # Files that every node gets in its /run/vcluster.
     etc: Path

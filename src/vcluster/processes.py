@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 PROC = Path("/proc")
 # The kernel's flag of a process that is ending (PF_EXITING).
@@ -29,10 +29,8 @@ def _read_stat(pid: int) -> list[str] | None:
     return stat.rpartition(")")[2].split()
 
 
-class Process(BaseModel):
+class Process(BaseModel, frozen=True, extra="forbid"):
     """One process, now or in the past; ``started`` is in clock ticks since the boot."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     pid: int
     started: int

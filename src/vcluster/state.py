@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
 from vcluster.directory import replace_file
 from vcluster.errors import StateError
@@ -16,8 +16,8 @@ from vcluster.processes import Process
 SCHEMA: Literal["vcluster/3"] = "vcluster/3"
 
 
-class _StatePart(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class _StatePart(BaseModel, frozen=True, extra="forbid"):
+    """A part of the state file."""
 
 
 class QemuBuild(_StatePart):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 # The network is private to the namespaces: two clusters side by side have the same addresses.
 PREFIX = 16
@@ -16,10 +16,8 @@ INTERFACE = "eth0"
 MAC = "02:00:0a:4d"
 
 
-class Node(BaseModel):
+class Node(BaseModel, frozen=True, extra="forbid"):
     """One node of the cluster, with its host CPUs in the order of the node's own CPUs."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     address: str

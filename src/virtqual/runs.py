@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, FiniteFloat, model_validator
 
 from virtqual.identity import Identity, Load
 from virtqual.identity.record import NotObservable, seen
@@ -45,10 +45,8 @@ def typical_value(values: Sequence[float]) -> float:
     return statistics.fmean(value for value in values if abs(value - middle) <= reach)
 
 
-class Declared(BaseModel):
+class Declared(BaseModel, extra="forbid", frozen=True):
     """A metric that its check declares, because no file under ``references/`` does."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     unit: str = Field(min_length=1)
     better: Direction
@@ -58,10 +56,8 @@ class Declared(BaseModel):
     margin: Annotated[float, Field(gt=0, lt=1), PERCENT]
 
 
-class Result(BaseModel):
+class Result(BaseModel, extra="forbid", frozen=True):
     """Values of one metric."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     #: Name in ``references/metrics/``, or the name of a metric that `declared` describes.
     metric: Name
@@ -159,10 +155,8 @@ class Result(BaseModel):
         return {f"{self.metric}_{p:g}": v for p, v in zip(self.points, self.values, strict=True)}
 
 
-class Answer(BaseModel):
+class Answer(BaseModel, extra="forbid", frozen=True):
     """A number that the program computed, such as ``RMS of U``; both sides must agree on it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     value: float = Field(allow_inf_nan=False)
@@ -215,10 +209,8 @@ def _columns(rows: Sequence[Sequence[T]], what: str) -> list[tuple[T, ...]]:
     return list(zip(*rows, strict=True))
 
 
-class Run(BaseModel):
+class Run(BaseModel, extra="forbid", frozen=True):
     """One run of one check on one side."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_: Literal["virtqual-run/1"] = Field(alias="schema", default="virtqual-run/1")
     #: Name of the check and its parameters without the sample, e.g. ``lammps %problem=lj``.

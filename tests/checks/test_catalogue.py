@@ -73,7 +73,7 @@ def test_every_entry_is_described_and_found_by_topic_and_scope(site):
     listed |= {(name.split(" ")[0], scope) for name, scope in listed}
     assert needed
     assert needed <= listed
-    assert "asks for: +stream, 2 VMs of one host" in done.stdout
+    assert "asks for: +stream, 2 nodes" in done.stdout
     overcommitted = missing(done.stdout, "overcommitted.*: 4 VMs have 16 cores together, their host 8")
     assert overcommitted == {"stream_vms", "namd_water_vms", "namd_stmv_vms", "throughput_vms"}
     # What runs without something is told, too.

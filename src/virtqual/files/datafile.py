@@ -9,7 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
+from pydantic import BaseModel, PrivateAttr, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.composer import Composer
@@ -28,10 +28,8 @@ from virtqual.files.wording import Key, describe_mistakes, dotted
 MAX_NODES = 20_000
 
 
-class DataModel(BaseModel):
+class DataModel(BaseModel, frozen=True, extra="forbid", strict=True):
     """Base of the models of data files: immutable, and unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class PlacedModel(DataModel):

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from virtqual.errors import UsageError
 from virtqual.files import reading
@@ -28,10 +28,8 @@ class Missing(NamedTuple):
     feature: str | None = None
 
 
-class Entry(BaseModel):
+class Entry(BaseModel, extra="forbid", frozen=True):
     """A check, with its parameters and without the sample."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     description: str

@@ -6,7 +6,7 @@ import operator
 import re
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
 from typing_extensions import TypeIs
 
 from virtqual.identity.cpus import cpu_list
@@ -14,10 +14,8 @@ from virtqual.identity.cpus import cpu_list
 T = TypeVar("T")
 
 
-class Part(BaseModel):
+class Part(BaseModel, extra="forbid", frozen=True):
     """Base of every part of the record."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class NotObservable(Part):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from virtqual import paths
 from virtqual.errors import InfrastructureError, RefusedError, UsageError
@@ -33,20 +33,16 @@ _DOWNLOAD_TIMEOUT_S = 60
 _names_read: set[str] = set()
 
 
-class FileEntry(BaseModel):
+class FileEntry(BaseModel, extra="forbid", frozen=True):
     """A file of an input: checksum, size in bytes, time of change in ns."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     sha256: str
     size: int
     changed: int
 
 
-class FileList(BaseModel):
+class FileList(BaseModel, extra="forbid", frozen=True):
     """A fetched input: checksum of the downloaded file, and the unpacked files by path."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_: Literal["virtqual-input/1"] = Field(alias="schema", default="virtqual-input/1")
     name: str

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from virtqual.identity.record import Identity
 from virtqual.runs import Run
@@ -41,10 +41,8 @@ DOORBELL_METRICS = {
 }
 
 
-class Canary(BaseModel):
+class Canary(BaseModel, extra="forbid", frozen=True):
     """State of one feature, from a session's measurements; `protects` holds ids of published claims."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     feature: str
     state: State

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 #: ``refuse``: nothing may be judged; ``report``: a person should know; ``unseen``: could not be compared.
 Action = Literal["refuse", "report", "unseen"]
 ORDER: tuple[Action, ...] = ("refuse", "report", "unseen")
 
 
-class Finding(BaseModel):
+class Finding(BaseModel, extra="forbid", frozen=True):
     """An item of ``references/preflight.yaml`` that did not pass; `protects` holds ids of claims."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     item: str
     action: Action

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.slow_runs import SlowRuns
@@ -20,10 +20,8 @@ class VerdictLine(Verdict):
     session: str
 
 
-class SessionLine(BaseModel):
+class SessionLine(BaseModel, extra="forbid", frozen=True):
     """The answer on a session; a file of pairs never qualifies a build."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_: Schema = Field(alias="schema", default="virtqual-verdict/3")
     kind: Literal["session"] = "session"

@@ -17,7 +17,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from virtqual.errors import DamagedError, InfrastructureError, UsageError
 from virtqual.files import reading
@@ -46,8 +46,8 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 LOG, DOCUMENT = "log.jsonl", "session.json"
 
 
-class _Event(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class _Event(BaseModel, extra="forbid", frozen=True):
+    """A line of a log."""
 
 
 class Begun(_Event):

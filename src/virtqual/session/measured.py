@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from virtqual.errors import UsageError
 from virtqual.files.datafile import DataError, Problem
@@ -57,10 +57,8 @@ _TIME_DESCRIPTION = f"seconds as a number, below {MAX_TIME_S:g}, or leave it emp
 _NAME_DESCRIPTION = "a name, or leave it empty"
 
 
-class SampleRow(BaseModel):
+class SampleRow(BaseModel, extra="forbid", coerce_numbers_to_str=True):
     """A row of a file of pairs; the descriptions complete "write ..." in messages."""
-
-    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
     session: Text = Field(description="a name")
     metric: Annotated[Text, Field(pattern="^[^@]*$")] = Field(description="a name without @")

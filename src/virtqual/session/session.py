@@ -95,10 +95,8 @@ class StackFacts(TypedDict):
     programs: list[StackProgram]
 
 
-class Provenance(BaseModel):
+class Provenance(BaseModel, extra="forbid", frozen=True):
     """The code and the reviewed data that judge a session."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: str
     #: Empty outside a git checkout.
@@ -113,10 +111,8 @@ class Provenance(BaseModel):
     packages: str
 
 
-class Request(BaseModel):
+class Request(BaseModel, extra="forbid", frozen=True):
     """The arguments of ``virtqual qualify``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     system: str
     hypervisor_class: str = ""
@@ -142,10 +138,8 @@ class Request(BaseModel):
         return "full" if self.full else "quick"
 
 
-class Head(BaseModel):
+class Head(BaseModel, extra="forbid"):
     """The facts of a session before its first run."""
-
-    model_config = ConfigDict(extra="forbid")
 
     schema_: Literal["virtqual-session/3"] = Field(alias="schema", default="virtqual-session/3")
     #: Its id: date, time and system.
@@ -195,13 +189,11 @@ class Head(BaseModel):
         return self.identity["virtual"].get("placement", {})
 
 
-class Round(BaseModel):
+class Round(BaseModel, extra="forbid", frozen=True):
     """One ReFrame run of a session, with the numbers of its first and last turn.
 
     A turn is a pair; if runs rotate, it is a pair on each place.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     number: int
     first: int
@@ -218,19 +210,15 @@ class Round(BaseModel):
         return self.first <= turn <= self.last
 
 
-class Loss(BaseModel):
+class Loss(BaseModel, extra="forbid", frozen=True):
     """Nodes that were set aside after a round, with the reasons; their pairs were run again as others."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     round: int
     nodes: dict[str, str]
 
 
-class Resumption(BaseModel):
+class Resumption(BaseModel, extra="forbid", frozen=True):
     """A session went on after it had ended: its runs before that count, and none of them was run again."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     time: Time
     #: The conclusion with which the session had ended.
@@ -239,10 +227,8 @@ class Resumption(BaseModel):
     node_lost: bool = True
 
 
-class Failure(BaseModel):
+class Failure(BaseModel, extra="forbid", frozen=True):
     """One case that left no run."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     #: Name of the check and its parameters, without the sample.
     check: str
@@ -272,13 +258,11 @@ class Failure(BaseModel):
         return f"{self.partition}: {self.reason}"
 
 
-class Basis(BaseModel):
+class Basis(BaseModel, extra="forbid", frozen=True):
     """The arguments of a judgement besides the session: with these it can be made again.
 
     See `virtqual.session.judge.judge` and `virtqual.session.conclusion.conclude` for most of them.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     #: SHA-256 of the head, but for the id, and of the runs and failures in the log.
     runs: str
@@ -307,10 +291,8 @@ UNJUDGED_ANSWERS = {
 }
 
 
-class Conclusion(BaseModel):
+class Conclusion(BaseModel, extra="forbid"):
     """The result of a session."""
-
-    model_config = ConfigDict(extra="forbid")
 
     #: An outcome of `virtqual.verdict.Outcome`, or ``BROKEN``, ``INTERRUPTED``, ``UNFINISHED``.
     outcome: str = Field(default="UNFINISHED", pattern=r"^[A-Z]{1,20}$")

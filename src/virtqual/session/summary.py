@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from virtqual import paths
 from virtqual.errors import UsageError, VirtqualError
@@ -34,20 +34,16 @@ MAX_RECENT_SESSIONS = 10
 DIRECTORY = ".summaries"
 
 
-class CaseDurations(BaseModel):
+class CaseDurations(BaseModel, extra="forbid", frozen=True):
     """The durations of the runs of a case, s."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     medians: dict[Side, float]
     #: None if a run reached its time limit.
     longest: float | None
 
 
-class Summary(BaseModel):
+class Summary(BaseModel, extra="forbid", frozen=True):
     """One session in short; see `virtqual.session.session.Session`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_: Literal["virtqual-summary/6"] = Field(alias="schema", default="virtqual-summary/6")
     #: `Log.state` of the log from which it was made.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
+from pydantic import BaseModel, Field, StrictBool, model_validator
 
 from virtqual.errors import UsageError
 from virtqual.identity import Host, seen
@@ -26,10 +26,8 @@ Command = tuple[Annotated[str, Field(min_length=1)], ...]
 Directory = Annotated[str, Field(pattern=r"^/[\w./+-]*$")]
 
 
-class HypervisorBuild(BaseModel):
+class HypervisorBuild(BaseModel, extra="forbid", frozen=True):
     """The hypervisor below the VMs; results are kept by its exact build, such as ``8.0.3-24022510``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     vendor: str = Field(min_length=1)
     build: str = Field(min_length=1)
@@ -40,19 +38,15 @@ class HypervisorBuild(BaseModel):
     details: dict[str, Any] = {}
 
 
-class HplSize(BaseModel):
+class HplSize(BaseModel, extra="forbid", frozen=True):
     """The order and the block of HPL's matrix."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     order: int = Field(ge=1)
     block: int = Field(ge=1)
 
 
-class PartitionExtras(BaseModel):
+class PartitionExtras(BaseModel, extra="forbid", frozen=True):
     """The ``extras`` of either partition."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     nodes: Count
     memory_mib: Annotated[Count, Field(ge=256)]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 ALLOCATIONS_VARIABLE = "VIRTQUAL_ALLOCATIONS"
 #: The scheduler and the launcher of partitions whose allocation is held (``virtqual.harness.steps``).
@@ -70,10 +70,8 @@ def list_step_options(jobs: Mapping[str, str], partition: str) -> list[str]:
     return [f"--jobid={next(iter(jobs.values()))}", f"--het-group={list(jobs).index(partition)}"]
 
 
-class SessionNodes(BaseModel):
+class SessionNodes(BaseModel, frozen=True):
     """The round and the nodes of a session, handed to the ReFrame processes that it starts."""
-
-    model_config = ConfigDict(frozen=True)
 
     #: None in a process that no session started.
     system: str | None = None

@@ -78,10 +78,8 @@ class Processor(TypedDict):
     num_sockets: Count
 
 
-class Partition(BaseModel):
+class Partition(BaseModel, frozen=True):
     """A partition that is compared, without the keys that only ReFrame reads."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     features: tuple[str, ...]
@@ -120,19 +118,15 @@ class VirtualPartition(Partition):
     extras: VirtualExtras
 
 
-class ComparedPartitions(BaseModel):
+class ComparedPartitions(BaseModel, frozen=True):
     """The two partitions that are compared."""
-
-    model_config = ConfigDict(frozen=True)
 
     native: Partition
     virtual: VirtualPartition
 
 
-class System(BaseModel):
+class System(BaseModel, frozen=True):
     """A system with its two partitions, without the keys that only ReFrame reads."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     prefix: str

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from pydantic import BaseModel, ConfigDict, field_serializer
+from pydantic import BaseModel, field_serializer
 
 NOT_OBSERVABLE = "not observable"
 _ADDRESS = re.compile(r" \(0x[0-9a-f]+\)$")
@@ -39,10 +39,8 @@ class IncompleteRecordError(ValueError):
     """A node's record of its software is not complete."""
 
 
-class LoadedFile(BaseModel):
+class LoadedFile(BaseModel, extra="forbid", frozen=True):
     """A file of a node: its real path, and its SHA-256."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     path: str
     sha256: str
@@ -51,15 +49,13 @@ class LoadedFile(BaseModel):
         return f"{self.path} (sha256 {self.sha256[:12]})"
 
 
-class LoadedSoftware(BaseModel):
+class LoadedSoftware(BaseModel, extra="forbid", frozen=True):
     """A program and its libraries as a node loads them.
 
     `files` are the program (``binary``), the description of its Spack package, and each shared library by the
     name that the linker asks for; None is a library that is not found.  `says` are the versions that files
     state, by question (see `_QUESTIONS`).
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     node: str
     program: str

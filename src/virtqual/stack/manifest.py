@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from ruamel.yaml import YAML
 
 from virtqual.errors import InfrastructureError, UsageError
@@ -29,22 +29,18 @@ NO_STACK_MESSAGE = (
 )
 
 
-class ProcessorTarget(BaseModel):
+class ProcessorTarget(BaseModel, extra="forbid", frozen=True):
     """The processors that a program was compiled for: Spack's name, and instructions that they must have."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     features: tuple[str, ...]  # the kernel's names
 
 
-class Program(BaseModel):
+class Program(BaseModel, extra="forbid", frozen=True):
     """A program that checks can run: an executable, or a library that is preloaded.
 
     It is at the same path on every node.  Checks ask for its features, such as ``lammps`` or ``mpi-latency``.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     version: str
@@ -89,10 +85,8 @@ class Program(BaseModel):
         return checksums | {self.data[name]: checksum for name, checksum in self.sums.items()}
 
 
-class Manifest(BaseModel):
+class Manifest(BaseModel, extra="forbid", frozen=True):
     """A stack, as in its ``manifest.json``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_: Literal["virtqual-stack/1"] = Field(alias="schema", default="virtqual-stack/1")
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")

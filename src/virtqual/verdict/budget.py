@@ -6,7 +6,7 @@ import math
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from virtqual.files.datafile import DataModel
 from virtqual.verdict.estimate import Floats
@@ -34,10 +34,8 @@ class Quantity(DataModel):
         return f"{self.value:g} {self.unit}"
 
 
-class Sizes(DataModel):
+class Sizes(DataModel, populate_by_name=True):
     """A range of sizes, ends included."""
-
-    model_config = ConfigDict(populate_by_name=True)
 
     low: Annotated[NotNegative, Field(alias="from")]
     high: Annotated[NotNegative, Field(alias="to")]

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from scipy import special
 
 from virtqual.verdict.case import Case
@@ -37,13 +37,11 @@ MIN_ERROR = 1e-12
 """Smallest standard error of a distance, log units: runs may show equal numbers."""
 
 
-class Outlier(BaseModel):
+class Outlier(BaseModel, extra="forbid", frozen=True):
     """A host that is slower than the others of its kind by `log`, log units; faster if `log` is negative.
 
     `metric` shows it; it is empty for the mean of all metrics.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     host: str
     metric: str

@@ -12,7 +12,7 @@ from operator import itemgetter
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from virtqual.verdict.case import Case
 from virtqual.verdict.estimate import Floats, Ints, append_mean
@@ -62,10 +62,8 @@ def p_value(
     return np.asarray(stats.hypergeom.sf(np.subtract(virtual, 1), runs, virtual_runs, slow))
 
 
-class SlowRuns(BaseModel):
+class SlowRuns(BaseModel, extra="forbid", frozen=True):
     """The slow runs of each side in one session or several."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     #: How many times runs of the side were slow; see `count_events`.
     virtual: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from virtqual.verdict.budget import Gate
 from virtqual.verdict.notation import (
@@ -17,8 +17,8 @@ from virtqual.verdict.notation import (
 from virtqual.verdict.outcome import Outcome
 
 
-class _Stored(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="null")
+class _Stored(BaseModel, extra="forbid", frozen=True, ser_json_inf_nan="null"):
+    """A part of a session's document."""
 
 
 class Interval(_Stored):

@@ -6,7 +6,7 @@ import math
 from datetime import date
 from typing import Annotated
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from virtqual.files.datafile import PlacedModel
 from virtqual.verdict.budget import Gate
@@ -22,10 +22,8 @@ def _read_percent_only(value: object) -> float:
     return fraction
 
 
-class Waiver(PlacedModel):
+class Waiver(PlacedModel, populate_by_name=True):
     """An OVER that its owner accepts for one build and for a time."""
-
-    model_config = ConfigDict(populate_by_name=True)
 
     metric: Text
     #: None for every setting.
