@@ -40,8 +40,10 @@ from virtqual.session.conclusion import describe_failures
 from virtqual.session.judge import admitted_of
 from virtqual.session.pairing import checks_of, series_of
 from virtqual.session.session import Session
+from virtqual.site.held import DEFAULT_NODES
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.notation import Direction, describe_bounds, describe_slowdown, format_value
+from virtqual.verdict.outliers import Outlier, without_hosts
 from virtqual.verdict.pairs import SIDES, Pair, Series, Side
 from virtqual.verdict.rule import LOOKS
 
@@ -218,9 +220,9 @@ class Row:
 
 
 def _content(session: Session) -> dict[str, Any]:
-    admitted = admitted_of(session)
-    series = series_of(admitted.runs, project_references())
-    all_sizes = series_of(admitted.runs, project_references(), with_reported=True)
+    runs = admitted_of(session).runs
+    series = _find_series(runs, session.outliers)
+    all_sizes = _find_series(runs, session.outliers, with_reported=True)
     began = min((run.start for run in session.runs), default=0.0)
     forest, rows = _make_rows(session, series, all_sizes, began)
     judged = {run.check for run in session.runs for result in run.results if result.series in series}
@@ -254,6 +256,14 @@ def _content(session: Session) -> dict[str, Any]:
         "unseen": sorted({finding.item for finding in session.preflight if finding.action == "unseen"}),
         "looks": LOOKS,
     }
+
+
+def _find_series(
+    runs: Sequence[Run], outliers: Sequence[Outlier], *, with_reported: bool = False
+) -> dict[str, Series]:
+    """Return the series of runs as they were judged: without the pairs of hosts that were set aside."""
+    series = series_of(runs, project_references(), with_reported=with_reported)
+    return {name: without_hosts(part, outliers) for name, part in series.items()} if outliers else series
 
 
 def _make_rows(
@@ -461,6 +471,8 @@ def format_command(session: Session, rows: Sequence[Row]) -> str:
     if request:
         line += ["--full"] * request.full + ["--stack", request.stack] * bool(request.stack)
         line += ["--class", request.hypervisor_class] * bool(request.hypervisor_class)
+        if request.nodes not in (None, DEFAULT_NODES):
+            line += ["--nodes", str(request.nodes)]
     if session.against:
         line += ["--against", session.against]
     for check in dict.fromkeys(row.check for row in rows if row.check):

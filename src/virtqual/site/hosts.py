@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -22,9 +21,10 @@ def _check_names(hosts: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]
             if first_host := host_of_node.get(shorten(node)):
                 raise ValueError(f"{node} stands twice, on {first_host} and on {host}")
             host_of_node[shorten(node)] = host
-    for host, other_host in combinations(hosts, 2):
-        if shorten(host) == shorten(other_host):
-            raise ValueError(f"{host} and {other_host} are one host by the first part of their names")
+    hosts_by_name: dict[str, str] = {}
+    for host in hosts:
+        if (other := hosts_by_name.setdefault(shorten(host), host)) != host:
+            raise ValueError(f"{other} and {host} are one host by the first part of their names")
     return hosts
 
 

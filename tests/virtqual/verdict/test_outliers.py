@@ -12,6 +12,7 @@ from scipy import special
 
 from made_runs import session_of as made_session
 from virtqual.preflight.admit import Admitted
+from virtqual.report import page
 from virtqual.report.terminal import Terminal
 from virtqual.session.conclusion import conclude
 from virtqual.session.judge import Judged
@@ -241,6 +242,17 @@ def test_the_hosts_that_are_set_aside_are_those_that_are_named(metrics):
     series = without_hosts(rotation(metrics["hpl"]), [Outlier(host="y", metric="", log=0.1)])
     assert host_names(series.valid) == (set("bcd"), set("wxz"))
     assert (len(series.valid), len(series.set_aside)) == (12, 4)
+
+
+def test_the_report_draws_the_pairs_that_were_judged(metrics, monkeypatch):
+    series = rotation(metrics["hpl"])
+    monkeypatch.setattr(page, "series_of", lambda *_, **__: {"hpl": series})
+    assert page._find_series([], []) == {"hpl": series}
+    drawn_series = page._find_series([], [Outlier(host="w", metric="", log=0.1)])["hpl"]
+    assert len(drawn_series.valid) == 12
+    assert {pair.invalid for pair in drawn_series.pairs if pair.invalid} == {
+        ("set aside, since host w is 10.5% slower than the others of its kind",)
+    }
 
 
 @pytest.mark.parametrize("slow", [0.0, 0.3])
