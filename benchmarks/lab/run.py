@@ -333,7 +333,7 @@ def main() -> None:
         sys.exit(f"{', '.join(changed)}: not what the results give; run `ci/evidence --page`")
     if not options.check:
         page = paths.make(paths.state()) / "evidence.html"
-        write_file(tables.render_page(made_tables), page)
+        write_file(tables.render_html(made_tables), page)
         print(page)
     print(f"{', '.join(changed)} changed" if changed else f"{', '.join(PAGES)}: as the results give them")
     if changed_tests := sum(result.has_changed_test for result in results):

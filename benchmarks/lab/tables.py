@@ -8,15 +8,17 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from experiments import Experiment
 from scipy import stats
 
 from virtqual.errors import UsageError
-from virtqual.report.page import render_tables
+from virtqual.report.page import make_environment, render_page
 from virtqual.verdict.notation import MAX_SHOWN
 
+TEMPLATE = Path(__file__).parent / "tables.html.j2"
 CONFIDENCE = 0.95
 SAME_BUILD = "same build"
 NO_FAULTS = {SAME_BUILD, "history of builds", "endurance"}
@@ -436,7 +438,9 @@ def fill_page(text: str, tables: Mapping[str, Table], name: str) -> str:
     return re.sub(places, fill, text, flags=re.DOTALL)
 
 
-def render_page(tables: Mapping[str, Table]) -> str:
+def render_html(tables: Mapping[str, Table]) -> str:
     """Return all tables as one page of HTML."""
+    template = make_environment().from_string(TEMPLATE.read_text(encoding="utf-8"))
     answer = tables["differed"].text.partition(". ")[0] + "."
-    return render_tables("What was tried, and what came of it", answer, list(tables.values()))
+    title = "What was tried, and what came of it"
+    return render_page(template, title, answer=answer, tables=list(tables.values()))

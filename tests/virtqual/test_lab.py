@@ -219,6 +219,6 @@ def test_a_result_that_was_not_as_expected_stays_when_its_experiment_changes():
 
 def test_the_page_of_html_has_all_tables_and_no_script():
     experiment = Experiment(**NOTHING | {"name": "<script>nothing"})
-    html = tables.render_page(tables.make_tables(tables.match_results([experiment], [make_line(experiment)])))
+    html = tables.render_html(tables.make_tables(tables.match_results([experiment], [make_line(experiment)])))
     assert "&lt;script&gt;nothing" in html
     assert "<script" not in html

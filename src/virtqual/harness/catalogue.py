@@ -23,7 +23,6 @@ from virtqual.harness.kinds import VERDICT, Measuring
 class Missing(NamedTuple):
     """A reason why a check cannot run or observe something; `feature` is missing in the stack, if any."""
 
-    check: str
     reason: str
     feature: str | None = None
 
@@ -71,20 +70,17 @@ class Entry(BaseModel, extra="forbid", frozen=True):
     def explain_unfit(self, features: Collection[str], nodes: int) -> Missing | None:
         """Return why it cannot run with a stack of these features on so many nodes; None if it can."""
         if self.feature and self.feature not in features:
-            return Missing(self.check, "no program in the stack for", self.feature)
+            return Missing("no program in the stack for", self.feature)
         if self.nodes > nodes:
-            return Missing(self.check, f"needs {self.nodes} nodes on each side")
-        return Missing(self.check, self.lacks) if self.lacks else None
+            return Missing(f"needs {self.nodes} nodes on each side")
+        return Missing(self.lacks) if self.lacks else None
 
     def find_missing(self, features: Collection[str], nodes: int) -> list[Missing]:
         """Return why it cannot run, or else cannot observe something; see `explain_unfit`."""
         if unfit := self.explain_unfit(features, nodes):
             return [unfit]
         return [
-            Missing(
-                self.check,
-                f"{quantity} is not observable: no program with the feature {feature!r} in the stack",
-            )
+            Missing(f"{quantity} is not observable: no program with the feature {feature!r} in the stack")
             for feature, quantity in self.optional.items()
             if feature not in features
         ]
@@ -238,7 +234,7 @@ def describe_system(config: Any, name: str) -> str:
 def group_missing(entries: Sequence[Entry], features: Collection[str], nodes: int) -> list[str]:
     """Return a line for each reason of `Entry.find_missing`, with the checks for which it holds."""
     totals = Counter(entry.check for entry in entries)
-    counts = Counter(missing for entry in entries for missing in entry.find_missing(features, nodes))
+    counts = Counter((entry.check, *why) for entry in entries for why in entry.find_missing(features, nodes))
     checks: dict[str, list[str]] = defaultdict(list)
     for (check, reason, feature), count in counts.items():
         total, notes = totals[check], []

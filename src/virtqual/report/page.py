@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from virtqual import paths
@@ -60,7 +60,7 @@ def render(session: Session) -> str:
     virtqual.errors.UsageError
         A run names a metric that no file declares any more.
     """
-    return _render_page("report.html.j2", _title(session), **_content(session))
+    return render_page("report.html.j2", _title(session), **_content(session))
 
 
 def write(session: Session, directory: Path) -> None:
@@ -71,7 +71,7 @@ def write(session: Session, directory: Path) -> None:
     try:
         text = render(session)
     except Exception as error:
-        text = _render_page("failed.html.j2", _title(session), session=session, error=error)
+        text = render_page("failed.html.j2", _title(session), session=session, error=error)
     write_file(text, directory / FILE)
 
 
@@ -89,7 +89,7 @@ def render_comparison(sessions: Sequence[Session]) -> str:
     metrics: dict[str, list[tuple[ComparedSeries, plots.Bar | None]]] = {}
     for row, bar in zip(rows, forest.bars, strict=True):
         metrics.setdefault(row.series, []).append((row, bar))
-    return _render_page(
+    return render_page(
         "compare.html.j2",
         f"{len(sessions)} sessions side by side",
         sessions=list(zip(names, sessions, strict=True)),
@@ -123,12 +123,7 @@ def render_history(places: Sequence[Place], unread: Sequence[str]) -> str:
         for place in places
     ]
     title = "The history of hypervisor builds"
-    return _render_page("history.html.j2", title, answer=answer, places=contents, unread=unread)
-
-
-def render_tables(title: str, answer: str, tables: Sequence[Any]) -> str:
-    """Return a page of tables; each has a title, a text, a header, and rows of texts."""
-    return _render_page("tables.html.j2", title, answer=answer, tables=tables)
+    return render_page("history.html.j2", title, answer=answer, places=contents, unread=unread)
 
 
 def _draw_course(metric: MetricHistory) -> plots.Course:
@@ -144,8 +139,9 @@ def _title(session: Session) -> str:
     return f"{session.outcome}: {session.hypervisor} on {session.system}"
 
 
-def _render_page(template: str, title: str, **content: Any) -> str:
-    environment = _environment()
+def render_page(template: str | Template, title: str, **content: Any) -> str:
+    """Return a page with the style of the report; a template may be a name or one of `make_environment`."""
+    environment = make_environment()
     style = environment.get_template("report.css").render()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return environment.get_template(template).render(
@@ -154,7 +150,8 @@ def _render_page(template: str, title: str, **content: Any) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def make_environment() -> Environment:
+    """Return the environment of the templates, which escapes every text."""
     environment = Environment(
         loader=PackageLoader("virtqual.report"),
         autoescape=True,
