@@ -15,7 +15,6 @@ from virtqual.programs.text import (
     positive,
     refuse_lines,
     single,
-    whole_number,
 )
 
 IOR, MDTEST = "IOR", "mdtest"
@@ -132,7 +131,7 @@ def parse_mdtest(text: str) -> MdtestRun:
     if head[2] != counts[1]:
         raise OutputError(MDTEST, f"{head[2]} tasks in its first line, {counts[1]} in its table")
     rates, times = _read_table("rate", text), _read_table("time", text)
-    files = whole_number(MDTEST, counts[2], "files")
+    files = int(counts[2])
     for name, rate in rates.items():
         if abs(files / rate - times[name]) > _HALF * (1 + times[name] / rate):
             raise OutputError(MDTEST, f"{name}: {rate} a second in {times[name]} s are not {files} files")

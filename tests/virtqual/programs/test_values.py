@@ -586,10 +586,25 @@ def test_two_runs_in_one_file_are_refused(name):
         ("ior.out", '"Finished": "Fri', '"Finished": "', "end: .* is not a date"),
         ("ior.out", '"segmentCount": 1', '"segmentCount": 2', "are not 67108864 bytes"),
         ("ior.out", '"numTasks": 2', '"numTasks": 3', "it is not the JSON of a whole run"),
+        ("ior.out", '"summary": [', '"summary": [{"operation": "x", "numTasks": 2},', "write once and read"),
+        ("ior.out", '"Results": [', '"Results": [{"access": "x"},', "it did not write once and read once$"),
+        ("ior.out", "252.0 GiB", "252.0  GiB", "capacity: '252.0  GiB' is no size"),
+        ("ior.out", "252.0 GiB", "- GiB", "capacity: '-' is not a number"),
         ("ior.out", "252.0 GiB", "252.0 giB", "capacity: '252.0 giB' is no size"),
         ("mdtest.out", "2 tasks, 4000", "3 tasks, 4000", "2 tasks in its first line, 3 in its table"),
         ("mdtest.out", "2 tasks, 4000", "2 tasks, 400", "33434.203 a second in 0.12 s are not 400 files"),
         ("mdtest.out", "V-0: Rank", "WARNING: Rank", "WARNING: Rank"),
+        ("mdtest.out", "V-0: Rank", "ERROR: Rank", "ERROR: Rank"),
+        ("mdtest.out", "V-0: Rank", "FAIL: Rank", "FAIL: Rank"),
+        ("mdtest.out", "mdtest-4.0.0 was", "mdtest was", "first line: expected once"),
+        ("mdtest.out", "Command line used: ", "Command line: ", "command line: expected once"),
+        ("mdtest.out", "FS     ", "fs     ", "size of the file system: expected once"),
+        ("mdtest.out", "Shifting", "shifting", "shift of the ranks: expected once"),
+        ("mdtest.out", "4000 files", "4000 file", "tasks and files: expected once"),
+        ("mdtest.out", "finished at 11/27", "finished at 13/27", "end: .* is not a date"),
+        ("mdtest.out", "SUMMARY rate: (of 1", "SUMMARY rate: (of 2", "table of the rate: expected once"),
+        ("mdtest.out", "l                62555.802", "l                62555.803", "several values: File removal"),
+        ("mdtest.out", "l                62555.802", "l                0.000", "File removal: 0.000 is not above"),
         ("mdtest.out", "-- finished", "-- ended", "last line: expected once"),
         ("mdtest.out", "0.011          0.011", "0.011          0.012", "one iteration has several values"),
         ("pgbench.out", "0 2 465", "0 3 465", "transactions of client 0 are missing, or not in their order"),
@@ -641,5 +656,7 @@ def test_two_runs_in_one_file_are_refused(name):
 def test_a_damaged_output_is_refused_with_its_reason(name, good, bad, message):
     text = read(name)
     assert good in text
-    with pytest.raises(OutputError, match=message):
+    with pytest.raises(OutputError, match=message) as error:
         PARSERS[name](text.replace(good, bad, 1))
+    # It names its program.
+    assert not str(error.value).startswith("None ")
