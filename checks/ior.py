@@ -20,7 +20,7 @@ SIGNATURE = 7
 class SharedStorage(Measurement):
     """Tasks on two nodes, in a new directory below `extras.shared_scratch`, which is removed in the end.
 
-    Each task reads what a task of the other node wrote, which its own node has not in memory.
+    Each task reads what a task of the other node wrote, so that it is not in the cache of its own node.
     """
 
     feature = "ior"

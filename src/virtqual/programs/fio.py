@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from virtqual.programs.text import OutputError, load_json
+from virtqual.programs.text import OutputError, expect_whole_json, load_json
 
 NAME = "fio"
 _TOLERANCE = 1e-3
@@ -47,15 +47,11 @@ class FioRun:
 
 def parse(text: str) -> FioRun:
     """Read the JSON of a run; numbers that contradict each other are refused."""
-    try:
+    with expect_whole_json(NAME):
         # Notes of a running fio may precede the document.
         document = load_json(NAME, text[text.index("{") :])
         jobs = {job["jobname"]: _read_job(job) for job in document["jobs"]}
         options = _read_options(document["global options"])
-    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
-        if isinstance(error, OutputError):
-            raise
-        raise OutputError(NAME, f"it is not the JSON of a whole run ({error})") from None
     if len(jobs) != len(document["jobs"]):
         raise OutputError(NAME, "two jobs have one name")
     return FioRun(options, jobs)

@@ -10,6 +10,7 @@ from typing import Any
 from virtqual.programs.text import (
     OutputError,
     date,
+    expect_whole_json,
     load_json,
     number,
     positive,
@@ -75,7 +76,7 @@ class MdtestRun:
 
 def parse(text: str) -> IorRun:
     """Read the JSON of a run; a rate that its bytes and its time contradict is refused."""
-    try:
+    with expect_whole_json(IOR):
         document = load_json(IOR, text)
         (test,) = document["tests"]
         parameters = test["Parameters"]
@@ -87,10 +88,6 @@ def parse(text: str) -> IorRun:
             access: _read_rate(access, results[access], summary[access], size) for access in ("write", "read")
         }
         version, ended, capacity = document["Version"], document["Finished"], test["Capacity"]
-    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
-        if isinstance(error, OutputError):
-            raise
-        raise OutputError(IOR, f"it is not the JSON of a whole run ({error})") from None
     if len(document["summary"]) != 2 or len(test["Results"]) != 2:
         raise OutputError(IOR, "it did not write once and read once")
     date(IOR, ended, "%a %b %d %H:%M:%S %Y", "end")

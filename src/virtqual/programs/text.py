@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -77,6 +78,17 @@ def date(program: str, text: str, form: str, what: str) -> datetime:
         return datetime.strptime(text, form)
     except ValueError:
         raise OutputError(program, f"{what}: {text!r} is not a date") from None
+
+
+@contextmanager
+def expect_whole_json(program: str) -> Iterator[None]:
+    """Raise OutputError for what the code in it does not find in a JSON document, or cannot calculate."""
+    try:
+        yield
+    except OutputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
+        raise OutputError(program, f"it is not the JSON of a whole run ({error})") from None
 
 
 def load_json(program: str, text: str) -> Any:

@@ -45,6 +45,7 @@ from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.notation import Direction, describe_bounds, describe_slowdown, format_value
 from virtqual.verdict.outliers import Outlier, without_hosts
 from virtqual.verdict.pairs import SIDES, Pair, Series, Side
+from virtqual.verdict.places import places_of
 from virtqual.verdict.rule import LOOKS
 
 FILE = "report.html"
@@ -258,9 +259,10 @@ def _content(session: Session) -> dict[str, Any]:
 def _find_series(
     runs: Sequence[Run], outliers: Sequence[Outlier], *, with_reported: bool = False
 ) -> dict[str, Series]:
-    """Return the series of runs as they were judged: without the pairs of hosts that were set aside."""
+    """Return the series of runs as they were judged: rotations lack pairs of hosts that were set aside."""
     series = series_of(runs, project_references(), with_reported=with_reported)
-    return {name: without_hosts(part, outliers) for name, part in series.items()} if outliers else series
+    rotated = [name for name in series if outliers and places_of(series[name].chosen).kind == "rotated"]
+    return series | {name: without_hosts(series[name], outliers) for name in rotated}
 
 
 def _make_rows(

@@ -255,6 +255,15 @@ def test_the_report_draws_the_pairs_that_were_judged(metrics, monkeypatch):
     }
 
 
+def test_the_report_draws_all_pairs_of_a_series_on_one_place(metrics, monkeypatch):
+    """Only rotations are judged without a host."""
+    runs = samples_of(metrics["hpl"], [[0.1]] * 4, hosts=at("aaaa", "wwww"))
+    series = pair_up(metrics["hpl"], "here", (), runs)
+    monkeypatch.setattr(page, "series_of", lambda *_, **__: {"hpl": series})
+    assert page._find_series([], [Outlier(host="w", metric="", log=0.1)]) == {"hpl": series}
+    assert len(series.valid) == 4
+
+
 @pytest.mark.parametrize("slow", [0.0, 0.3])
 def test_an_earlier_session_is_compared_without_it_too(session_of, slow):
     session = session_of(budget=CHANGE, baseline={"rounds": 8, "slow": slow}, rounds=8, bound=math.inf)
