@@ -16,8 +16,9 @@ MAX_CORES = 16
 class Offered(Measurement):
     """A service and its client: both sides get the same requests at the same intended times.
 
-    A warm-up measures the peak alone.  All other runs offer the rates of `choose_rates`, and with the load
-    ``all`` they measure their own peak, too.  `read` returns `make_results`.
+    A warm-up measures the peak alone, as all runs of the load ``peak`` do.  All others offer the rates of
+    `choose_rates`, and with the load ``all`` they measure their own peak, too.  `read` may return
+    `make_results`.
     """
 
     repeats = False
@@ -32,7 +33,8 @@ class Offered(Measurement):
     def explain_unfit(cls, case):
         """Return why it cannot run: VMs that are so slow that only their change is judged."""
         reason, stated = super().explain_unfit(case), counts.stated_class()
-        if not reason and stated and project_references().hypervisor_class(stated).gate == "change":
+        by_shares = case.load != "peak" and stated
+        if not reason and by_shares and project_references().hypervisor_class(stated).gate == "change":
             return f"VMs of class {stated!r} are too slow for shares of a native peak"
         return reason
 
@@ -44,7 +46,7 @@ class Offered(Measurement):
     @property
     def measures_peak(self):
         """Return whether this run measures the peak."""
-        return self.warm_up or self.load == "all"
+        return self.warm_up or self.load in ("all", "peak")
 
     @property
     def seed(self):
@@ -67,7 +69,7 @@ class Offered(Measurement):
 
     def choose_rates(self):
         """Return the offered rates by share of the native peak; none for a warm-up."""
-        if self.warm_up:
+        if self.warm_up or self.load == "peak":
             return {}
         previous = self.previous_tests()
         if previous and not previous[0].warm_up:

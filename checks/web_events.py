@@ -5,10 +5,13 @@ import sys
 from virtqual.files.wording import pluralize
 from virtqual.programs import web_load
 from virtqual.programs.text import OutputError
+from virtqual.runs import Result
 
 from . import counts, overhead
 from .asked import as_asked
-from .offered import Offered
+from .offered import MAX_CORES, Offered
+from .together import find_gaps
+from .vms import VmsOfOneHost
 
 #: The feature of the stack that the check needs besides its own.
 DATABASE = "postgresql"
@@ -21,14 +24,13 @@ WINDOW_SECONDS = {"small": 1, "standard": 2}
 LOAD_SECONDS = {"small": 10, "standard": 30}
 
 
-@overhead.simple_test
-class web_events(Offered):
+class WebEvents(Offered):
     """Each run starts database and application anew, and warms them up."""
 
-    descr = "a web application at shares of its native peak"
     feature = "web-events"
-    load = parameter(["all"], loggable=True)
     quick = {}
+    #: Whether all tasks have a server, whose loads begin together.
+    together = False
     # `web_p50` is judged at 75 %, at which nothing bounds it in a VM of a small system.
     shares = {**Offered.shares, "small": (10, 25)}
     # Its loads, and the start and warm-up of the server, which takes minutes on emulated hosts.
@@ -60,12 +62,14 @@ class web_events(Offered):
         java = ",".join([*JAVA[self.scale], f"-XX:ActiveProcessorCount={self.server_cores}"])
         postgres = self.current_environ.extras["programs"][DATABASE]["path"]
         loads = [f"{name}:{LOAD_SECONDS[self.scale]}:{rate:.6g}" for name, rate in self.rates.items()]
-        sizes = map(str, (self.nodes, self.client_cores, self.seed, WINDOW_SECONDS[self.scale]))
+        where = "together" if self.together else self.nodes
+        sizes = map(str, (where, self.client_cores, self.seed, WINDOW_SECONDS[self.scale]))
         self.executable_opts = [java, str(postgres), sys.executable, *sizes, *loads]
 
-    def read(self):
-        """Assert processes, seed and rates; then take the peak and the response times."""
-        run = web_load.parse(self.stage_text("load.out"))
+    def parse(self, task):
+        """Return what the client of a task printed; assert processes, seed and rates."""
+        run = web_load.parse(self.stage_text(f"load.{task}.out"))
+        warm_up = web_load.parse(self.stage_text(f"warm.{task}.out")) if self.together else run
         # In the six digits of its arguments.
         rates = {name: float(f"{rate:.6g}") for name, rate in self.rates.items()}
         as_asked(
@@ -75,10 +79,56 @@ class web_events(Offered):
             processors=(run.processors, self.server_cores),
             rates=({name: load.rate for name, load in run.loads.items()}, rates),
         )
-        if not run.windows:
+        if not warm_up.windows:
             raise OutputError("web_load", "no window was measured")
+        return run
+
+
+@overhead.simple_test
+class web_events(WebEvents):
+    """One server on each side."""
+
+    descr = "a web application at shares of its native peak"
+    load = parameter(["all"], loggable=True)
+    tags = {"service", "esx41", "full"}
+
+    def read(self):
+        """Take the peak and the response times."""
+        # The client is the last task.
+        run = self.parse(self.num_tasks - 1)
         peak = run.loads.pop("peak")
         limits = tuple(peak.offered.find_client_limits())
         loads = {int(name.removeprefix("load")): load.offered for name, load in run.loads.items()}
         setting = f"Java {run.java}, {pluralize(self.server_cores, 'core')}"
         return self.make_results("web", setting, loads, peak.throughput, limits)
+
+
+@overhead.simple_test
+class web_events_vms(VmsOfOneHost, WebEvents):
+    """A server in each VM of a host, against as many servers on a native node."""
+
+    descr = "peaks of a web application in VMs of one host, added, against one native node"
+    load = parameter(["peak"], loggable=True)
+    layout = parameter(counts.vm_layouts([counts.cores()]), loggable=True)
+    together = True
+    scripts = (*WebEvents.scripts, "together.sh")
+    tags = {"service", "esx41", "full"}
+
+    def divide_cores(self):
+        """Give each server and its client as many cores as a VM has."""
+        self.start_tasks(self.vms // self.nodes)
+        self.num_cpus_per_task = min(self.per_vm, MAX_CORES)
+        self.client_cores = self.num_cpus_per_task // 2
+        self.server_cores = self.num_cpus_per_task - self.client_cores
+        # They wait for each other.
+        self.job.launcher.options.append("--kill-on-bad-exit=1")
+
+    def read(self):
+        """Add the peaks of servers that were measured at the same time."""
+        runs = [self.parse(task) for task in range(self.num_tasks)]
+        peaks = [run.loads["peak"] for run in runs]
+        peak = sum(load.throughput for load in peaks)
+        limits = [limit for load in peaks for limit in load.offered.find_client_limits()]
+        limits += find_gaps(self.room, self.num_tasks)
+        setting = f"Java {runs[0].java}{self.where}, {pluralize(self.per_vm, 'core')} each"
+        return [Result.scalar("web_throughput", setting, peak, tuple(limits))]

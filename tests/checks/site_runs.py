@@ -1,6 +1,7 @@
 """Stacks of stand-ins for programs, and what a run of ReFrame leaves behind."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -20,6 +21,23 @@ class plain(rfm.RunOnlyRegressionTest):
     valid_prog_environs = ["*"]
     executable = "true"
     sanity_patterns = sn.assert_true(1)
+"""
+
+#: The native node carries the VMs in turn, as a site's machines should.
+HOSTS = {"bare-2": ["cloud-1"], "bare-1": ["cloud-2", "cloud-3"]}
+#: VMs of one core, by the system file: all CPUs are said to be hardware threads of one.
+SITE_OF_VMS = {
+    "FAKE_NODES": "2",
+    "FAKE_SMT_cloud": str(os.cpu_count()),
+    "FAKE_SCALE": "small",
+    "FAKE_EXTRAS_cloud": json.dumps({"nodes_of_hosts": HOSTS, "memory_mib": 1024}),
+    "FAKE_SECONDS": "1",
+}
+#: A stand-in for `grep` on the VMs: they show one CPU and a GiB of memory.
+SMALL_VM = r"""#!/bin/bash
+set -o pipefail
+/usr/bin/env PATH=/usr/bin:/bin grep "$@" |
+    sed 's|^\(/sys/devices/system/cpu/online\):.*|\1:0|; s|^\(/proc/meminfo:MemTotal: *\)[0-9]*|\11048576|'
 """
 
 

@@ -75,7 +75,13 @@ def test_every_entry_is_described_and_found_by_topic_and_scope(site):
     assert needed <= listed
     assert "asks for: +stream, 2 nodes" in done.stdout
     overcommitted = missing(done.stdout, "overcommitted.*: 4 VMs have 16 cores together, their host 8")
-    assert overcommitted == {"stream_vms", "namd_water_vms", "namd_stmv_vms", "throughput_vms"}
+    assert overcommitted == {
+        "stream_vms",
+        "namd_water_vms",
+        "namd_stmv_vms",
+        "throughput_vms",
+        "web_events_vms",
+    }
     # What runs without something is told, too.
     lost = (
         "its share of communication is not observable: no program with the feature 'mpi-profile' in the stack"

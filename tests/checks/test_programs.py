@@ -8,7 +8,18 @@ import sys
 import time
 
 import pytest
-from site_runs import CHECKS, FAKE, copy_stand_in, make_program, make_stack, outcome, read_cases
+from site_runs import (
+    CHECKS,
+    FAKE,
+    SITE_OF_VMS,
+    SMALL_VM,
+    copy_stand_in,
+    make_program,
+    make_stack,
+    outcome,
+    read_cases,
+    read_runs,
+)
 
 OSU = ("osu_latency", "osu_bw")
 POSTGRES = {**dict.fromkeys(("postgres", "initdb", "pg_ctl"), "postgres"), "pgbench": "pgbench"}
@@ -237,6 +248,20 @@ def test_the_client_of_a_web_application_is_on_another_node_if_each_side_has_two
     line = ("-n", "^web_events", "-S", "scope=full")
     done = asked.reframe(*line, checks="web_events.py", FAKE_NODES="2", VIRTQUAL_PAIRS="0:1")
     assert re.search(r"web_p50@Java 17.0.15, \d+ cores?, client on another node", done.stdout), outcome(done)
+
+
+@pytest.mark.skipif(os.cpu_count() == 1, reason="two VMs need two CPUs")
+def test_servers_in_vms_of_one_host_are_compared_with_as_many_on_one_native_node(asked):
+    asked.stand_in("grep", SMALL_VM, "cloud")
+    line = ("-n", "^web_events_vms", "-S", "scope=full", "--keep-stage-files")
+    done = asked.reframe(*line, checks="web_events.py", **SITE_OF_VMS, VIRTQUAL_PAIRS="0:1", code=0)
+    assert "WITHIN web_throughput@Java 17.0.15, 2 VMs of one host, 1 core each" in done.stdout, outcome(done)
+    # Each of the stand-ins answers 400 requests a second.
+    peaks = [run["results"][0]["values"] for run in read_runs(asked)]
+    assert peaks == [[pytest.approx(800, rel=0.05)]] * 4
+    asked.fault("fault.page.cloud")
+    done = asked.reframe(*line, checks="web_events.py", **SITE_OF_VMS, VIRTQUAL_PAIRS="0:0", code=1)
+    assert "wrong answers: 1 of 12000" in " ".join(outcome(done).split()), outcome(done)
 
 
 @pytest.mark.skipif(os.cpu_count() == 1, reason="on one CPU the client has no cores of its own")

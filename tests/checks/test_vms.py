@@ -1,29 +1,22 @@
 """Several VMs of one host against one native node, on the stand-in site."""
 
-import json
 import os
 import re
 import shutil
 
 import pytest
-from site_runs import OUTPUTS, copy_stand_in, make_program, make_stack, outcome, read_runs
+from site_runs import (
+    OUTPUTS,
+    SITE_OF_VMS,
+    SMALL_VM,
+    copy_stand_in,
+    make_program,
+    make_stack,
+    outcome,
+    read_runs,
+)
 
-# The native node carries the VMs in turn, as a site's machines should.
-HOSTS = {"bare-2": ["cloud-1"], "bare-1": ["cloud-2", "cloud-3"]}
-# A VM has one core here, by the system file: all CPUs are said to be hardware threads of one.
-SITE = {
-    "FAKE_NODES": "2",
-    "FAKE_SMT_cloud": str(os.cpu_count()),
-    "FAKE_SCALE": "small",
-    "FAKE_EXTRAS_cloud": json.dumps({"nodes_of_hosts": HOSTS, "memory_mib": 1024}),
-    "FAKE_SECONDS": "1",
-}
-ONE_PAIR = {**SITE, "VIRTQUAL_PAIRS": "0:0"}
-# A stand-in for `grep` on the VMs: they show one CPU and a GiB of memory.
-SMALL_VM = r"""#!/bin/sh
-/usr/bin/env PATH=/usr/bin:/bin grep "$@" |
-    sed 's|^\(/sys/devices/system/cpu/online\):.*|\1:0|; s|^\(/proc/meminfo:MemTotal: *\)[0-9]*|\11048576|'
-"""
+ONE_PAIR = {**SITE_OF_VMS, "VIRTQUAL_PAIRS": "0:0"}
 STREAM, NAMD = r"^stream_vms.*layout=2x1\b", r"^namd_water_vms"
 
 
@@ -46,7 +39,7 @@ NODES = {"native": ["bare-1"], "virtual": ["cloud-2", "cloud-3"]}
 
 
 def test_vms_of_one_host_are_compared_with_one_node_of_as_many_cores(equipped):
-    again = {**SITE, "FAKE_RUN_SECONDS": "2.2", "VIRTQUAL_PAIRS": "0:1"}
+    again = {**SITE_OF_VMS, "FAKE_RUN_SECONDS": "2.2", "VIRTQUAL_PAIRS": "0:1"}
     done = equipped.reframe(
         "--mode=full", "-n", STREAM, "--keep-stage-files", checks="stream.py", **again, code=0
     )

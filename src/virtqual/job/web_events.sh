@@ -1,11 +1,12 @@
 #!/bin/bash
 # Runs the application of web_events, its database and its client on the CPUs of this task, called by task.sh as
-# `web_events.sh PROGRAM JAVA POSTGRES PYTHON NODES CLIENT_CORES SEED WINDOW LOAD...`.  If NODES is 2, the first task has
-# application and database, and the second one is the client.  JAVA has options of Java, with commas between them.
-# load.out has what the client printed.
+# `web_events.sh PROGRAM JAVA POSTGRES PYTHON WHERE CLIENT_CORES SEED WINDOW LOAD...`.  If WHERE is 2, the
+# first task has application and database, and the second one is the client.  If it is `together`, each task has all of
+# them, and no load begins before all servers are warm.  JAVA has options of Java, with commas between them.
+# load.N.out has what the client of task N printed, and warm.N.out its warm-up if that was before.
 . ./postgres.sh
 . ./apart.sh
-program=$1 postgres=$3 python=$4 nodes=$5 client_cores=$6 bin=${3%/*}
+program=$1 postgres=$3 python=$4 where=$5 client_cores=$6 bin=${3%/*}
 IFS=, read -ra java <<< "$2"
 shift 6
 processes=$((client_cores > 0 ? client_cores : 1))
@@ -31,16 +32,34 @@ start_server() {
     done
 }
 
+# `run_client NAME SEED WINDOW LOAD...`
 run_client() {
-    "${client[@]}" "$python" web_load.py "$node" "$port" "$processes" "$@" > load.out 2> client.log ||
-        virtqual_give_up "web_events: the client failed: $(tail -n 1 client.log)"
+    local output=$1.$SLURM_PROCID.out log=client.$SLURM_PROCID.log
+    shift
+    "${meet[@]}" "${client[@]}" "$python" web_load.py "$node" "$port" "$processes" "$@" > "$output" 2> "$log" ||
+        virtqual_give_up "web_events: the client failed: $(tail -n 1 "$log")"
 }
 
-case $nodes.$SLURM_PROCID in
+# `warm_up_together SEED WINDOW` waits for the servers of all tasks, which may take longer than together.sh waits.
+warm_up_together() {
+    local task
+    run_client warm "$1" "$2"
+    : > "virtqual.warm.$SLURM_PROCID"
+    for ((task = 0; task < SLURM_NTASKS; task++)); do virtqual_wait_for "virtqual.warm.$task"; done
+    meet=(./together.sh)
+}
+
+meet=()
+case $where.$SLURM_PROCID in
     1.*)
         virtqual_divide_cores "$client_cores"
         start_server
-        run_client "$@" ;;
+        run_client load "$@" ;;
+    together.*)
+        virtqual_divide_cores "$client_cores"
+        start_server
+        warm_up_together "$1" "$2"
+        run_client load "$1" 0 "${@:3}" ;;
     2.0)
         read -r node < /proc/sys/kernel/hostname
         address=0.0.0.0
@@ -49,7 +68,7 @@ case $nodes.$SLURM_PROCID in
     *)
         trap ': > virtqual.client-ended' EXIT
         virtqual_meet_server
-        run_client "$@"
+        run_client load "$@"
         exit 0 ;;
 esac
 # The application would only say that it could not answer.

@@ -2,8 +2,8 @@
 
 Runs on a compute node, as ``python web_load.py ADDRESS PORT PROCESSES SEED WINDOW LOAD...``.  At first each
 process asks over `CONNECTIONS` connections without a pause, in windows of WINDOW seconds, until the server is
-warm.  A LOAD is NAME:SECONDS:RATE.  Its requests begin at random times, RATE of them a second, whether the
-server has answered others or not; those of rate 0 begin as soon as there are answers.
+warm; with a WINDOW of 0 it is.  A LOAD is NAME:SECONDS:RATE.  Its requests begin at random times, RATE a
+second, whether the server has answered others or not; those of rate 0 begin as soon as there are answers.
 """
 
 from __future__ import annotations
@@ -233,7 +233,8 @@ class Client:
 def main(address: str, port: str, processes: str, seed: str, window: str, *loads: str) -> None:
     """Warm the server up, and measure each load."""
     client = Client(address, int(port), int(processes), seed)
-    client.warm_up(float(window))
+    if float(window):
+        client.warm_up(float(window))
     for load in loads:
         name, seconds, rate = load.split(":")
         client.measure(name, float(seconds), float(rate))
