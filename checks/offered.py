@@ -17,8 +17,8 @@ class Offered(Measurement):
     """A service and its client: both sides get the same requests at the same intended times.
 
     A warm-up measures the peak alone, as all runs of the load ``peak`` do.  All others offer the rates of
-    `choose_rates`, and with the load ``all`` they measure their own peak, too.  `read` may return
-    `make_results`.
+    `choose_rates`, and with the load ``all`` they measure their own peak, too.  `read` returns
+    `make_results`, or the peak alone.
     """
 
     repeats = False
@@ -33,10 +33,11 @@ class Offered(Measurement):
     def explain_unfit(cls, case):
         """Return why it cannot run: VMs that are so slow that only their change is judged."""
         reason, stated = super().explain_unfit(case), counts.stated_class()
-        by_shares = case.load != "peak" and stated
-        if not reason and by_shares and project_references().hypervisor_class(stated).gate == "change":
+        if reason or case.load == "peak" or not stated:
+            return reason
+        if project_references().hypervisor_class(stated).gate == "change":
             return f"VMs of class {stated!r} are too slow for shares of a native peak"
-        return reason
+        return ""
 
     def count_nodes(self):
         """Return two if each side has several: the second one is the client's."""
@@ -46,25 +47,31 @@ class Offered(Measurement):
     @property
     def measures_peak(self):
         """Return whether this run measures the peak."""
-        return self.warm_up or self.load in ("all", "peak")
+        return self.warm_up or self.load != "quarter"
 
     @property
     def seed(self):
         """The seed of the intended times, the same for both runs of a pair."""
         return self.slot.pair + 1
 
-    def divide_cores(self):
-        """Give the client a node of its own if there are two, else cores of its own if there are several.
+    @property
+    def client_apart(self):
+        """Return whether the client has a node of its own."""
+        return self.nodes > 1
 
-        `client_cores` are those of the client alone: 0 if it shares the server's.
+    def divide_cores(self, tasks_per_node=1, cores=None):
+        """Give tasks of so many cores, by default all of a node, to server and client.
+
+        On one node the client has cores of its own if there are several.  `client_cores` are those of the
+        client alone: 0 if it shares the server's.
         """
-        self.start_tasks(1)
-        self.num_cpus_per_task = self.server_cores = self.client_cores = min(self.cores, MAX_CORES)
-        if self.nodes == 1:
+        self.start_tasks(tasks_per_node)
+        self.num_cpus_per_task = self.server_cores = self.client_cores = min(cores or self.cores, MAX_CORES)
+        if not self.client_apart:
             self.client_cores //= 2
             self.server_cores -= self.client_cores
-        else:
-            # Server and client wait for each other.
+        if self.num_tasks > 1:
+            # They wait for each other.
             self.job.launcher.options.append("--kill-on-bad-exit=1")
 
     def choose_rates(self):
@@ -99,7 +106,7 @@ class Offered(Measurement):
         peak, peak_limits
             Requests a second if this run measures the peak, and the reasons for which it is the client's.
         """
-        if self.nodes > 1:
+        if self.client_apart:
             setting += ", client on another node"
         elif not self.client_cores:
             setting += ", client on the server's core"

@@ -8,7 +8,7 @@ from virtqual.runs import Result
 from . import counts, overhead
 from .asked import as_asked
 from .base import Measurement
-from .together import Together
+from .together import Together, find_gaps
 from .vms import VmsOfOneHost
 
 KERNELS = ("copy", "scale", "add", "triad")
@@ -74,7 +74,7 @@ class StreamTogether(Together, Stream):
     def add_rates(self, setting):
         """Add the nodes' rates over their average times; their best ones need not have been at once."""
         runs = [self.parse(text) for text in self.outputs()]
-        family, gaps = runs[0][0], self.find_gaps()
+        family, gaps = runs[0][0], find_gaps(self.room, self.num_tasks)
         return [
             Result.scalar(f"{family}_{kernel}", setting, sum(run.mean[kernel] for _, run in runs), gaps)
             for kernel in KERNELS

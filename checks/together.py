@@ -24,10 +24,6 @@ class Together(rfm.RegressionTestPlugin):
         """Return the output of each task."""
         return [self.stage_text(f"task.{rank}.out") for rank in range(self.num_tasks)]
 
-    def find_gaps(self):
-        """Return why values that are added do not count: the tasks hardly ran together."""
-        return find_gaps(self.room, self.num_tasks)
-
 
 def find_gaps(room, tasks):
     """Return why values of tasks that are added do not count; `room` has the notes of ``together.sh``."""

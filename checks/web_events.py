@@ -9,7 +9,7 @@ from virtqual.runs import Result
 
 from . import counts, overhead
 from .asked import as_asked
-from .offered import MAX_CORES, Offered
+from .offered import Offered
 from .together import find_gaps
 from .vms import VmsOfOneHost
 
@@ -110,18 +110,13 @@ class web_events_vms(VmsOfOneHost, WebEvents):
     descr = "peaks of a web application in VMs of one host, added, against one native node"
     load = parameter(["peak"], loggable=True)
     layout = parameter(counts.vm_layouts([counts.cores()]), loggable=True)
-    together = True
+    together, client_apart = True, False
     scripts = (*WebEvents.scripts, "together.sh")
     tags = {"service", "esx41", "full"}
 
     def divide_cores(self):
         """Give each server and its client as many cores as a VM has."""
-        self.start_tasks(self.vms // self.nodes)
-        self.num_cpus_per_task = min(self.per_vm, MAX_CORES)
-        self.client_cores = self.num_cpus_per_task // 2
-        self.server_cores = self.num_cpus_per_task - self.client_cores
-        # They wait for each other.
-        self.job.launcher.options.append("--kill-on-bad-exit=1")
+        super().divide_cores(self.vms // self.nodes, self.per_vm)
 
     def read(self):
         """Add the peaks of servers that were measured at the same time."""
