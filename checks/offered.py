@@ -59,6 +59,13 @@ class Offered(Measurement):
         """Return whether the client has a node of its own."""
         return self.nodes > 1
 
+    @property
+    def client_place(self):
+        """Return where the client is, for the setting; empty if it has cores of the server's node."""
+        if self.client_apart:
+            return ", client on another node"
+        return "" if self.client_cores else ", client on the server's core"
+
     def divide_cores(self, tasks_per_node=1, cores=None):
         """Give tasks of so many cores, by default all of a node, to server and client.
 
@@ -106,10 +113,7 @@ class Offered(Measurement):
         peak, peak_limits
             Requests a second if this run measures the peak, and the reasons for which it is the client's.
         """
-        if self.client_apart:
-            setting += ", client on another node"
-        elif not self.client_cores:
-            setting += ", client on the server's core"
+        setting += self.client_place
         if self.warm_up:
             self.native_peaks = [rate for test in self.previous_tests() for rate in test.native_peaks]
             if self.slot.side == "native":

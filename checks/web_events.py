@@ -4,6 +4,7 @@ import sys
 
 from virtqual.files.wording import pluralize
 from virtqual.programs import web_load
+from virtqual.programs.offered import find_critical_rate
 from virtqual.programs.text import OutputError
 from virtqual.runs import Result
 
@@ -22,6 +23,12 @@ JAVA = {
 }
 WINDOW_SECONDS = {"small": 1, "standard": 2}
 LOAD_SECONDS = {"small": 10, "standard": 30}
+#: Percent of the native peak at which p99 is compared with `P99_LIMITS`.  At scale `small`, some tens of requests
+#: a second would take minutes to show it.
+STEPS = {"small": (), "standard": range(10, 111, 10)}
+STEP_SECONDS = 5
+#: In ms, as for SPECjbb2015's critical-jOPS.
+P99_LIMITS = (10, 25, 50, 75, 100)
 
 
 class WebEvents(Offered):
@@ -34,7 +41,7 @@ class WebEvents(Offered):
     # `web_p50` is judged at 75 %, at which nothing bounds it in a VM of a small system.
     shares = {**Offered.shares, "small": (10, 25)}
     # Its loads, and the start and warm-up of the server, which takes minutes on emulated hosts.
-    run_seconds = {"small": (120, 300), "standard": (135, 240)}
+    run_seconds = {"small": (120, 300), "standard": (190, 300)}
     scripts = ("postgres.sh", "apart.sh", "web_events.sh", "web_load.py")
     tags = {"service", "esx41", "full"}
 
@@ -57,11 +64,15 @@ class WebEvents(Offered):
     def arrange(self):
         """Give nodes or cores to server and client."""
         self.divide_cores()
-        self.rates = {"peak": 0, **{f"load{share}": rate for share, rate in self.choose_rates().items()}}
+        shares = self.choose_rates()
+        self.rates = {"peak": 0, **{f"load{share}": rate for share, rate in shares.items()}}
+        seconds = dict.fromkeys(self.rates, LOAD_SECONDS[self.scale])
+        if shares:
+            self.rates |= {f"step{share}": self.native_peak * share / 100 for share in STEPS[self.scale]}
         self.env_vars["VIRTQUAL_WITHIN"] = "./web_events.sh"
         java = ",".join([*JAVA[self.scale], f"-XX:ActiveProcessorCount={self.server_cores}"])
         postgres = self.current_environ.extras["programs"][DATABASE]["path"]
-        loads = [f"{name}:{LOAD_SECONDS[self.scale]}:{rate:.6g}" for name, rate in self.rates.items()]
+        loads = [f"{name}:{seconds.get(name, STEP_SECONDS)}:{rate:.6g}" for name, rate in self.rates.items()]
         where = "together" if self.together else self.nodes
         sizes = map(str, (where, self.client_cores, self.seed, WINDOW_SECONDS[self.scale]))
         self.executable_opts = [java, str(postgres), sys.executable, *sizes, *loads]
@@ -98,9 +109,21 @@ class web_events(WebEvents):
         run = self.parse(self.num_tasks - 1)
         peak = run.loads.pop("peak")
         limits = tuple(peak.offered.find_client_limits())
-        loads = {int(name.removeprefix("load")): load.offered for name, load in run.loads.items()}
         setting = f"Java {run.java}, {pluralize(self.server_cores, 'core')}"
-        return self.make_results("web", setting, loads, peak.throughput, limits)
+        loads, steps = select_loads(run, "load"), select_loads(run, "step")
+        results = self.make_results("web", setting, loads, peak.throughput, limits)
+        if steps:
+            rate, limits = find_critical_rate(steps, P99_LIMITS)
+            setting += self.client_place
+            rate *= self.native_peak / 100
+            results.append(Result.scalar("web_critical_throughput", setting, rate, limits))
+        return results
+
+
+def select_loads(run, prefix):
+    """Return the loads of a run that are named so, by share of the native peak."""
+    named = {name.removeprefix(prefix): load for name, load in run.loads.items() if name.startswith(prefix)}
+    return {int(share): load.offered for share, load in named.items()}
 
 
 @overhead.simple_test

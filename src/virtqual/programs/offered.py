@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 MAX_LAG_SHARE = 0.1
@@ -49,3 +50,31 @@ class OfferedLoad:
                 f"the client is the limit: each of its threads used {self.client_cores:.2f} of a core, more "
                 f"than {MAX_CLIENT_CORES:g}"
             )
+
+
+def find_critical_rate(
+    steps: Mapping[int, OfferedLoad], limits: Sequence[float]
+) -> tuple[float, tuple[str, ...]]:
+    """Return the rate up to which p99 stays within its limits, and the reasons for which it is the client's.
+
+    It is the geometric mean of the rates for each limit (SPECjbb2015, critical-jOPS). Between two steps, and
+    below the first one, p99 is taken to rise in a straight line; the last step counts if p99 is within a
+    limit there.
+
+    Parameters
+    ----------
+    steps
+        `OfferedLoad` by rate, which rises.
+    limits
+        Limits of p99 in ms.
+    """
+    rates, client_limits = [], ()
+    for limit in sorted(limits):
+        kept, p99 = 0.0, 0.0
+        for rate, load in steps.items():
+            if load.p99 > limit:
+                kept += (rate - kept) * (limit - p99) / (load.p99 - p99)
+                break
+            kept, p99, client_limits = rate, load.p99, tuple(load.find_client_limits())
+        rates.append(kept)
+    return statistics.geometric_mean(rates), client_limits

@@ -25,6 +25,7 @@ from virtqual.programs.hpcc import HpccRun
 from virtqual.programs.hpl import HplRun
 from virtqual.programs.likwid import LikwidRun
 from virtqual.programs.npb import NpbRun
+from virtqual.programs.offered import OfferedLoad, find_critical_rate
 from virtqual.programs.pointer_chase import WorkingSet
 from virtqual.programs.stress_ng import StressNgRun
 from virtqual.programs.text import OutputError, check_product, number
@@ -119,6 +120,31 @@ def test_web_load_is_read_exactly():
     output = read("web_load.out").replace("seed 1", "seed 7").replace("98 waited 0", "98 waited 49")
     run = web_load.parse(reseal(output))
     assert (run.seed, run.loads["load25"].offered.on_time) == ("7", 50)
+
+
+@pytest.mark.parametrize(
+    ("p99", "limits", "expected"),
+    [
+        # Half way from 10 to 30 ms.
+        ([5, 10, 30], [20], 25),
+        # Below the first step, in proportion.
+        ([40, 50, 60], [10], 2.5),
+        # A later step does not make up for one that was slow.
+        ([5, 45, 5], [25], 15),
+        # What is within a limit at all steps counts as the last one.
+        ([1, 2, 3], [100], 30),
+        ([5, 10, 30], [10, 20, 100], (20 * 25 * 30) ** (1 / 3)),
+    ],
+)
+def test_the_critical_rate_is_the_mean_over_limits_of_p99(p99, limits, expected):
+    steps = dict(zip((10, 20, 30), (OfferedLoad(1, value, 100, 0.01, 0.1) for value in p99), strict=True))
+    assert find_critical_rate(steps, limits) == (pytest.approx(expected), ())
+
+
+def test_a_client_that_limits_the_highest_rate_within_limits_is_named():
+    steps = {10: OfferedLoad(1, 5, 100, 4, 0.1), 20: OfferedLoad(1, 50, 100, 1, 0.9)}
+    assert len(find_critical_rate(steps, [10, 25])[1]) == 1
+    assert re.search("used 0.90 of a core", find_critical_rate(steps, [10, 100])[1][0])
 
 
 def reseal(output):
