@@ -23,8 +23,8 @@ JAVA = {
 }
 WINDOW_SECONDS = {"small": 1, "standard": 2}
 LOAD_SECONDS = {"small": 10, "standard": 30}
-#: Percent of the native peak at which p99 is compared with `P99_LIMITS`.  At scale `small`, some tens of requests
-#: a second would take minutes to show it.
+#: Percent of the native peak at which p99 is compared with `P99_LIMITS`.
+#: At scale `small`, some tens of requests a second would take minutes to show it.
 STEPS = {"small": (), "standard": range(10, 111, 10)}
 STEP_SECONDS = 5
 #: In ms, as for SPECjbb2015's critical-jOPS.
@@ -134,6 +134,8 @@ class web_events_vms(VmsOfOneHost, WebEvents):
     load = parameter(["peak"], loggable=True)
     layout = parameter(counts.vm_layouts([counts.cores()]), loggable=True)
     together, client_apart = True, False
+    # One load, after the start and warm-up of all servers.
+    run_seconds = {**WebEvents.run_seconds, "standard": (60, 150)}
     scripts = (*WebEvents.scripts, "together.sh")
     tags = {"service", "esx41", "full"}
 
