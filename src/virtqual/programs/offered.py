@@ -68,7 +68,8 @@ def find_critical_rate(
     limits
         Limits of p99 in ms.
     """
-    rates, client_limits = [], ()
+    rates: list[float] = []
+    client_limits: tuple[str, ...] = ()
     for limit in sorted(limits):
         kept, p99 = 0.0, 0.0
         for rate, load in steps.items():
