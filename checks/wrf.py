@@ -67,10 +67,7 @@ class Wrf(Measurement):
 
     def parse(self, directory, processes, period):
         """Return a finished run of a period in seconds: all steps, on all ranks."""
-        rsl = directory / "rsl.error.0000"
-        if not rsl.is_file():
-            raise OutputError("WRF", f"the file {rsl.name} was not written")
-        run = output.parse(rsl.read_text(errors="replace", encoding="utf-8"))
+        run = output.parse(self.stage_text(directory / "rsl.error.0000"))
         hours = len(run.seconds) * run.interval / 3600
         as_asked("WRF", ranks=(run.tasks[0] * run.tasks[1], processes), hours=(hours, period / 3600))
         return run

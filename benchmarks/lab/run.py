@@ -178,7 +178,7 @@ def summarise_metrics(session: Session) -> dict[str, dict[str, object]]:
             "outcome": verdict.outcome.value,
             "log": verdict.estimate and round(verdict.estimate.log, 5),
             "sd_of_a_pair": spread and round(spread, 5),
-            "within_below": find_within_below(verdict),
+            "within_below": None if verdict.within_below is None else round(verdict.within_below, 5),
             "over_from": verdict.smallest_over and round(verdict.smallest_over, 5),
             "pairs": verdict.pairs,
             "native": verdict.native,
@@ -187,13 +187,6 @@ def summarise_metrics(session: Session) -> dict[str, dict[str, object]]:
             "seconds_a_run": [find_typical_seconds(session, verdict, side) for side in SIDES],
         }
     return metrics
-
-
-def find_within_below(verdict: Verdict) -> float | None:
-    """Return the overhead from which on no session is WITHIN, log units; None without a budget."""
-    if verdict.limit is None or verdict.margin is None:
-        return None
-    return round(verdict.limit + verdict.margin, 5)
 
 
 def find_typical_seconds(session: Session, verdict: Verdict, side: Side) -> float | None:

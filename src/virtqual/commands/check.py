@@ -11,7 +11,7 @@ from rich.text import Text
 from virtqual import paths
 from virtqual.errors import RefusedError
 from virtqual.files.wording import pluralize
-from virtqual.qualify.checking import check_session, check_state
+from virtqual.qualify.checking import check_session, find_foreign_files
 from virtqual.report.console import verbatim
 from virtqual.session.store import find, ids
 
@@ -19,18 +19,18 @@ from virtqual.session.store import find, ids
 def command(
     sessions: Annotated[
         list[str] | None,
-        typer.Argument(help="sessions (id, path or 'last'); without any: all, and the state"),
+        typer.Argument(help="sessions (id, path or 'last'); without any: all, and both directories"),
     ] = None,
 ) -> None:
     """Check logs, judge the runs again, and compare with what is recorded.
 
     The exit code is 4 if a log is damaged, a conclusion does not follow from its
     runs, or a document differs from the log. It is also 4 if other users can
-    write to the state directory. Else it is 0.
+    write to the state directory, or all users to the site. Else it is 0.
     """
     say, state = verbatim(), paths.sessions()
     directories = [find(name, state) for name in sessions or ()] or [state / name for name in ids(state)]
-    problems = [] if sessions else list(check_state())
+    problems = [] if sessions else list(find_foreign_files())
     judged_otherwise = 0
     quiet = not say.is_terminal
     for directory in track(directories, "checking", console=say, transient=True, disable=quiet):

@@ -113,16 +113,17 @@ def write_output(text: str, file: Path) -> None:
 
 
 def _describe_unwritable(error: OSError) -> str | None:
-    """Return what is wrong with the state directory; None if the error is about something else."""
-    state, full = paths.state(), error.errno in (errno.ENOSPC, errno.EDQUOT)
+    """Return what is wrong with the directory of state or site; None if the error is about something else."""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     file = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
-    of_state = file is not None and (file.is_relative_to(state) or state.is_relative_to(file))
-    if not ((of_state and error.errno in _UNWRITABLE) or (file is None and full)):
-        return None
-    return (
-        f"{file or 'a file'} cannot be written: {error.strerror}. virtqual writes to {state}; "
-        "make room there or make it writable, or name another directory by VIRTQUAL_STATE"
-    )
+    for variable, place in (("VIRTQUAL_STATE", paths.state()), ("VIRTQUAL_SITE", paths.site())):
+        is_inside = file is not None and (file.is_relative_to(place) or place.is_relative_to(file))
+        if (is_inside and error.errno in _UNWRITABLE) or (file is None and is_full):
+            return (
+                f"{file or 'a file'} cannot be written: {error.strerror}. virtqual writes to {place}; "
+                f"make room there or make it writable, or name another directory by {variable}"
+            )
+    return None
 
 
 def _save_traceback() -> str:

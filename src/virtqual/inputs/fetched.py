@@ -1,6 +1,6 @@
 """Download inputs before a session, and verify them before each run.
 
-An input lies in ``inputs/<name>/`` of the state, beside a list of its files with size, time and checksum.
+An input lies in ``inputs/<name>/`` of the site, beside a list of its files with size, time and checksum.
 """
 
 from __future__ import annotations
@@ -136,7 +136,8 @@ def fetch(declared: Input, *, source: str | None = None) -> FileList:
         The file cannot be downloaded or unpacked.
     """
     name = declared.name
-    with tempfile.TemporaryDirectory(dir=paths.make(paths.inputs()), prefix=f".{name}.") as directory:
+    paths.inputs().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=paths.inputs(), prefix=f".{name}.") as directory:
         archive = Path(directory) / PurePosixPath(declared.url).name
         sha256 = _download_verified(declared, source or declared.url, archive)
         content = Path(directory) / "content"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -205,13 +206,17 @@ def _compare_documents(session: Session, directory: Path) -> Iterator[str]:
         yield f"{file_of(directory)}: is not what the log tells; remove it, and it is made again"
 
 
-def check_state() -> Iterator[str]:
-    """Yield which files of the state directory other users own or can write."""
-    state = paths.state()
+def find_foreign_files() -> Iterator[str]:
+    """Yield files of the state directory that others own or can write, and of the site that all can write."""
+    site, state = paths.site(), paths.state()
+    named = [site, site / "notify.yaml"]
+    for path in [*named, *(path for pattern in ("systems/*", "stacks/*") for path in site.glob(pattern))]:
+        if path.exists() and path.stat().st_mode & stat.S_IWOTH:
+            yield f"{path}: any user can write it; chmod o-w"
     if paths.is_state_shared() or not state.exists():
         return
-    named = [state, *(state / name for name in ("sessions", "outbox", "notify.yaml", "stack"))]
-    globs = ("measuring-*.lock", "sessions/*", "sessions/*/*.json*", "stack/*")
+    named = [state, state / "sessions", state / "outbox"]
+    globs = ("measuring-*.lock", "sessions/*", "sessions/*/*.json*")
     for path in [*named, *(path for pattern in globs for path in state.glob(pattern))]:
         try:
             # A link to a directory elsewhere is judged by the directory.

@@ -356,7 +356,7 @@ def _draw_dots(verdict: Verdict, series: Series) -> plots.Dots:
         marks,
         log=verdict.overhead.log if verdict.overhead else None,
         limit=verdict.limit if has_budget else None,
-        margin=verdict.margin if has_budget else None,
+        within_below=verdict.within_below if has_budget else None,
     )
 
 

@@ -148,7 +148,7 @@ def draw_forest(verdicts: Sequence[Verdict | None]) -> Forest:
     middle, ends = [0.0], []
     for verdict in verdicts:
         if verdict and (estimate := verdict.estimate):
-            places = (estimate.log, verdict.limit, _add(verdict.limit, verdict.margin))
+            places = (estimate.log, verdict.limit, verdict.within_below)
             middle += [place for place in places if place is not None]
             ends += [end for end in (estimate.lower, estimate.upper) if end is not None]
     low, high = min(middle), max(middle)
@@ -173,17 +173,13 @@ def _make_bar(verdict: Verdict | None, scale: Scale) -> Bar | None:
         open_left=lower < scale.low,
         open_right=upper > scale.high,
         budget=_place(scale, verdict.limit),
-        margin=_place(scale, _add(verdict.limit, verdict.margin)),
+        margin=_place(scale, verdict.within_below),
         smallest_over=None if is_off_axis else _place(scale, smallest_over),
     )
 
 
 def _place(scale: Scale, value: float | None) -> float | None:
     return None if value is None else scale.place(value)
-
-
-def _add(limit: float | None, margin: float | None) -> float | None:
-    return None if limit is None or margin is None else limit + margin
 
 
 @dataclass(frozen=True)
@@ -202,14 +198,13 @@ def draw_dots(
     *,
     log: float | None,
     limit: float | None,
-    margin: float | None,
+    within_below: float | None,
 ) -> Dots:
     """Return marks for pairs: `pairs` are the logarithm of each one's cost, if any, and the name of its mark.
 
-    The estimate `log`, the budget `limit` and the margin are drawn as lines.
+    The estimate `log`, the budget `limit` and the end of its margin are drawn as lines.
     """
-    end = _add(limit, margin)
-    lines = [value for value in (0.0, log, limit, end) if value is not None]
+    lines = [value for value in (0.0, log, limit, within_below) if value is not None]
     costs = [cost for cost, _ in pairs if cost is not None]
     # Worse is above.
     scale = make_scale([*lines, *costs], HEIGHT - 8, 8)
@@ -219,7 +214,7 @@ def draw_dots(
         for index, (cost, mark) in enumerate(pairs)
     ]
     ticks = make_ratio_ticks(scale, 5)
-    return Dots(ticks, marks, _place(scale, limit), _place(scale, end), _place(scale, log))
+    return Dots(ticks, marks, _place(scale, limit), _place(scale, within_below), _place(scale, log))
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def series_of(
     ------
     virtqual.verdict.pairs.PairingError
         For samples that only a bug of the harness produces, e.g. other message sizes on one side.
-    virtqual.references.metrics.UnknownMetricError
+    virtqual.verdict.metric.UnknownMetricError
         A run names a metric that no file declares.
     """
     samples_by_series: dict[str, tuple[Result, list[Sample]]] = {}

@@ -72,9 +72,6 @@ def find(name: str, sessions: Path) -> Path:
     UsageError
         There is no such session, or several begin so; the message names the latest sessions.
     """
-    as_path = Path(name)
-    if name and (as_path.is_dir() or as_path.is_file()):
-        return as_path if as_path.is_dir() else as_path.parent
     names = ids(sessions)
     if name == "last":
         if not names:
@@ -86,6 +83,9 @@ def find(name: str, sessions: Path) -> Path:
         matches = (
             [name] if name in names else [session for session in names if name and session.startswith(name)]
         )
+    as_path = Path(name)
+    if not matches and name and as_path.exists():
+        return as_path if as_path.is_dir() else as_path.parent
     if len(matches) != 1:
         latest = f"the latest are {', '.join(names[-5:])}" if names else "there is none yet"
         raise UsageError(

@@ -191,7 +191,7 @@ def _find_mpi(root: Package, packages: dict[str, Package]) -> Package | None:
         for dependency in package.node.get("dependencies", ()):
             parameters = dependency["parameters"]
             if "mpi" in parameters.get("virtuals", ()):
-                mpi = packages[dependency["hash"]]
+                mpi = mpi or packages[dependency["hash"]]
             if {"link", "run"} & {*parameters["deptypes"]} and dependency["hash"] not in needed:
                 needed.append(dependency["hash"])
     libraries = load_recipe(FILE)["mpi"]

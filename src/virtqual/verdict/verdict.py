@@ -169,6 +169,11 @@ class Verdict(_Stored, frozen=False):
         return max((f.judged for f in self.findings), key=lambda judged: judged.log, default=self.judged)
 
     @property
+    def within_below(self) -> float | None:
+        """The overhead from which on no estimate is WITHIN, in log units: budget and margin."""
+        return None if self.limit is None or self.margin is None else self.limit + self.margin
+
+    @property
     def smallest_over(self) -> float | None:
         """The smallest estimate that would have been OVER with this interval, in log units."""
         if self.estimate is None or self.estimate.lower is None or self.limit is None:

@@ -271,6 +271,19 @@ def test_files_that_others_can_write_are_said(session):
     assert (code, f"{LOG}: other users can write it; chmod go-w" in output) == (4, True)
 
 
+def test_files_of_the_site_that_all_users_can_write_are_said(session, tmp_path, monkeypatch):
+    commands = tmp_path / "site/notify.yaml"
+    commands.parent.mkdir()
+    commands.write_text("")
+    monkeypatch.setenv("VIRTQUAL_SITE", str(commands.parent))
+    # A site is the operators', who may be others than those who run sessions.
+    commands.chmod(0o664)
+    assert run("check")[0] == 0
+    commands.chmod(0o666)
+    code, output = run("check")
+    assert (code, f"{commands}: any user can write it; chmod o-w" in output) == (4, True)
+
+
 @pytest.fixture
 def damaged(session):
     """Return how to damage the session in the line of an event, counted among those of its kind."""

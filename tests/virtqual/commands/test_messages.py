@@ -79,10 +79,15 @@ def test_a_state_directory_that_cannot_be_written_is_named(failing, tmp_path, mo
     assert "VIRTQUAL_STATE" in said
 
 
-def test_a_full_disk_is_called_so(failing, tmp_path):
+def test_a_full_disk_is_called_so_and_a_site_that_may_not_be_written(failing, tmp_path, monkeypatch):
     done = failing(OSError(28, "No space left on device"))
     assert done.exit_code == 5
     assert f"cannot be written: No space left on device. virtqual writes to {tmp_path}/state" in done.output
+    site = tmp_path / "site"
+    site.mkdir()
+    monkeypatch.setenv("VIRTQUAL_SITE", str(site))
+    done = failing(OSError(13, "Permission denied", str(site / "systems/mine.py")))
+    assert "name another directory by VIRTQUAL_SITE" in " ".join(done.output.split())
     # Another file's trouble is not the state directory's.
     assert "does not know" in failing(OSError(13, "Permission denied", "/elsewhere")).output
 
