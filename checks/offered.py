@@ -122,14 +122,16 @@ class Offered(Measurement):
         if not loads:
             return results
         self.agree_on(repetitions.NATIVE_PEAK, self.native_peak, 1e-9)
-        largest = project_metrics()[f"{name}_p99"].judged_up_to
-        judged = [load for share, load in loads.items() if largest is None or share <= largest]
-        limits = [
-            limit for load in judged for limit in load.find_client_limits(shares_core=not self.client_cores)
-        ]
         if self.load == "quarter":
             setting += ", quarter load"
         for what in ("p50", "p99", "on_time"):
+            metric = project_metrics()[f"{name}_{what}"]
             curve = {share: getattr(load, what) for share, load in loads.items()}
-            results.append(Result.curve(f"{name}_{what}", setting, curve, tuple(limits)))
+            limits = [
+                limit
+                for share, load in loads.items()
+                if metric.judged_up_to is None or share <= metric.judged_up_to
+                for limit in load.find_client_limits(shares_core=not self.client_cores)
+            ]
+            results.append(Result.curve(metric.name, setting, curve, tuple(limits)))
         return results

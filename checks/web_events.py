@@ -25,7 +25,7 @@ WINDOW_SECONDS = {"small": 1, "standard": 2}
 LOAD_SECONDS = {"small": 10, "standard": 30}
 #: Percent of the native peak at which p99 is compared with `P99_LIMITS`.
 #: At scale `small`, some tens of requests a second would take minutes to show it.
-STEPS = {"small": (), "standard": range(10, 111, 10)}
+STEPS = {"small": (), "standard": (*range(20, 70, 10), *range(70, 110, 5), 110, 120, 130)}
 STEP_SECONDS = 5
 #: In ms, as for SPECjbb2015's critical-jOPS.
 P99_LIMITS = (10, 25, 50, 75, 100)
@@ -41,7 +41,7 @@ class WebEvents(Offered):
     # `web_p50` is judged at 75 %, at which nothing bounds it in a VM of a small system.
     shares = {**Offered.shares, "small": (10, 25)}
     # Its loads, and the start and warm-up of the server, which takes minutes on emulated hosts.
-    run_seconds = {"small": (120, 300), "standard": (190, 300)}
+    run_seconds = {"small": (120, 300), "standard": (230, 360)}
     scripts = ("postgres.sh", "apart.sh", "web_events.sh", "web_load.py")
     tags = {"service", "esx41", "full"}
 
@@ -113,7 +113,7 @@ class web_events(WebEvents):
         loads, steps = select_loads(run, "load"), select_loads(run, "step")
         results = self.make_results("web", setting, loads, peak.throughput, limits)
         if steps:
-            rate, limits = find_critical_rate(steps, P99_LIMITS)
+            rate, limits = find_critical_rate(steps, P99_LIMITS, shares_core=not self.client_cores)
             setting += self.client_place
             rate *= self.native_peak / 100
             results.append(Result.scalar("web_critical_throughput", setting, rate, limits))
@@ -135,7 +135,7 @@ class web_events_vms(VmsOfOneHost, WebEvents):
     layout = parameter(counts.vm_layouts([counts.cores()]), loggable=True)
     together, client_apart = True, False
     # One load, after the start and warm-up of all servers.
-    run_seconds = {**WebEvents.run_seconds, "standard": (60, 150)}
+    run_seconds = {**WebEvents.run_seconds, "standard": (60, 170)}
     scripts = (*WebEvents.scripts, "together.sh")
     tags = {"service", "esx41", "full"}
 
@@ -150,5 +150,5 @@ class web_events_vms(VmsOfOneHost, WebEvents):
         peak = sum(load.throughput for load in peaks)
         limits = [limit for load in peaks for limit in load.offered.find_client_limits()]
         limits += find_gaps(self.room, self.num_tasks)
-        setting = f"Java {runs[0].java}{self.where}, {pluralize(self.per_vm, 'core')} each"
+        setting = f"Java {runs[0].java}{self.where}, {pluralize(self.server_cores, 'core')} each"
         return [Result.scalar("web_throughput", setting, peak, tuple(limits))]

@@ -274,7 +274,7 @@ def test_servers_in_vms_of_one_host_are_compared_with_as_many_on_one_native_node
     assert peaks == [[pytest.approx(800, rel=0.05)]] * 4
     asked.fault("fault.page.cloud")
     done = asked.reframe(*line, checks="web_events.py", **SITE_OF_VMS, VIRTQUAL_PAIRS="0:0", code=1)
-    assert "wrong answers: 1 of 12000" in " ".join(outcome(done).split()), outcome(done)
+    assert "the warm-up: wrong 1 of 12000" in " ".join(outcome(done).split()), outcome(done)
 
 
 @pytest.mark.skipif(os.cpu_count() == 1, reason="on one CPU the client has no cores of its own")

@@ -22,9 +22,9 @@ start_server() {
         "-Dspring.datasource.url=jdbc:postgresql://127.0.0.1:$postgres_port/postgres" > "$log" 2>&1 &
     application=$!
     trap '{ kill -KILL $application && wait $application; } 2> /dev/null; virtqual_end_postgres' EXIT
-    tries=6000
+    deadline=$((SECONDS + 300))
     until port=$(sed -n 's/.*Tomcat started on port \([0-9]*\).*/\1/p' "$log"); [ -n "$port" ]; do
-        if ! kill -0 $application 2> /dev/null || [ $((tries -= 1)) -lt 0 ]; then
+        if ! kill -0 $application 2> /dev/null || [ $SECONDS -gt $deadline ]; then
             line=$(grep -E '^(Caused by:|Web server failed)' "$log" | tail -n 1)
             virtqual_give_up "web_events: the application did not start: ${line:-$(head -n 2 "$log" | tr '\n' ' ')}"
         fi
@@ -44,6 +44,7 @@ run_client() {
 warm_up_together() {
     local task
     run_client warm "$1" "$2"
+    mistake=$(grep -E '^(wrong|cold) ' "warm.$SLURM_PROCID.out") && virtqual_give_up "web_events: the warm-up: $mistake"
     : > "virtqual.warm.$SLURM_PROCID"
     for ((task = 0; task < SLURM_NTASKS; task++)); do virtqual_wait_for "virtqual.warm.$task"; done
     meet=(./together.sh)
@@ -71,6 +72,7 @@ case $where.$SLURM_PROCID in
         run_client load "$@"
         exit 0 ;;
 esac
-# The application would only say that it could not answer.
+kill -0 $application 2> /dev/null || virtqual_give_up "web_events: the application ended under load: $(tail -n 1 "$log")"
+# It would only say that it could not answer.
 ! grep -qE 'No space left|PANIC|FATAL' "$directory/server.log" || virtqual_postgres_failed "the database under load"
 exit 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,13 +54,13 @@ class OfferedLoad:
 
 
 def find_critical_rate(
-    steps: Mapping[int, OfferedLoad], limits: Sequence[float]
+    steps: Mapping[int, OfferedLoad], limits: Sequence[float], *, shares_core: bool = False
 ) -> tuple[float, tuple[str, ...]]:
-    """Return the rate up to which p99 stays within its limits, and the reasons for which it is the client's.
+    """Return the rate up to which p99 is within its limits, and why it says nothing of the server.
 
-    It is the geometric mean of the rates for each limit (SPECjbb2015, critical-jOPS). Between two steps, and
-    below the first one, p99 is taken to rise in a straight line; the last step counts if p99 is within a
-    limit there.
+    It is the geometric mean of the rates for each limit, in the manner of SPECjbb2015's critical-jOPS.  A
+    step is above a limit if the next one is, too: a single stall decides nothing.  From there to the step
+    before, the logarithm of p99 is taken as linear in the rate; below the first step, p99 itself.
 
     Parameters
     ----------
@@ -67,15 +68,43 @@ def find_critical_rate(
         `OfferedLoad` by rate, which rises.
     limits
         Limits of p99 in ms.
+    shares_core
+        As for `OfferedLoad.find_client_limits`.
     """
-    rates: list[float] = []
-    client_limits: tuple[str, ...] = ()
-    for limit in sorted(limits):
-        kept, p99 = 0.0, 0.0
-        for rate, load in steps.items():
-            if load.p99 > limit:
-                kept += (rate - kept) * (limit - p99) / (load.p99 - p99)
+    tails = {rate: load.p99 for rate, load in steps.items()}
+    critical = _compute_critical_rate(tails, limits)
+    reasons = []
+    last = list(steps.values())[-1]
+    if last.p99 <= max(limits):
+        reasons.append(
+            f"p99 is {last.p99:.3g} ms at the highest offered rate: the rate is no limit of the server"
+        )
+    without_lag = _compute_critical_rate(
+        {rate: max(load.p99 - load.client_lag, load.p50) for rate, load in steps.items()}, limits
+    )
+    if without_lag > (1 + MAX_LAG_SHARE) * critical and not shares_core:
+        reasons.append(
+            f"the client is the limit: without its own lag, p99 would be within limits up to "
+            f"{without_lag / critical - 1:.0%} higher rates"
+        )
+    kept = [load for rate, load in steps.items() if rate <= critical]
+    for load in kept[-1:]:
+        reasons += load.find_client_limits(shares_core=True)
+    return critical, tuple(reasons)
+
+
+def _compute_critical_rate(tails: Mapping[int, float], limits: Sequence[float]) -> float:
+    """Return the geometric mean over `limits` of the highest rates that keep them; p99 by rate in `tails`."""
+    following = [*list(tails.values())[1:], math.inf]
+    smoothed = [min(p99, after) for p99, after in zip(tails.values(), following, strict=True)]
+    rates = []
+    for limit in limits:
+        kept, below = 0.0, 0.0
+        for rate, p99 in zip(tails, smoothed, strict=True):
+            if p99 > limit:
+                share = math.log(limit / below) / math.log(p99 / below) if below else limit / p99
+                kept += (rate - kept) * share
                 break
-            kept, p99, client_limits = rate, load.p99, tuple(load.find_client_limits())
+            kept, below = rate, p99
         rates.append(kept)
-    return statistics.geometric_mean(rates), client_limits
+    return statistics.geometric_mean(rates)

@@ -122,29 +122,45 @@ def test_web_load_is_read_exactly():
     assert (run.seed, run.loads["load25"].offered.on_time) == ("7", 50)
 
 
+def make_steps(p99, client_lag=0.01, client_cores=0.1):
+    """Return loads at 10, 20, 30 % with these p99 in ms."""
+    loads = [OfferedLoad(1, value, 100, client_lag, client_cores) for value in p99]
+    return dict(zip((10, 20, 30), loads, strict=True))
+
+
 @pytest.mark.parametrize(
     ("p99", "limits", "expected"),
     [
-        # Half way from 10 to 30 ms.
-        ([5, 10, 30], [20], 25),
-        # Below the first step, in proportion.
+        # The logarithm of p99 rises with the rate: 20 of 10 to 30 ms.
+        ([5, 10, 30], [20], 20 + 10 * math.log(2) / math.log(3)),
+        # Below the first step, p99 itself.
         ([40, 50, 60], [10], 2.5),
-        # A later step does not make up for one that was slow.
-        ([5, 45, 5], [25], 15),
-        # What is within a limit at all steps counts as the last one.
-        ([1, 2, 3], [100], 30),
-        ([5, 10, 30], [10, 20, 100], (20 * 25 * 30) ** (1 / 3)),
+        # Two slow steps are the server's limit.
+        ([5, 45, 50], [25], 10 + 10 * math.log(5) / math.log(9)),
+        ([5, 10, 300], [10, 20], math.sqrt(20 * (20 + 10 * math.log(2) / math.log(30)))),
     ],
 )
 def test_the_critical_rate_is_the_mean_over_limits_of_p99(p99, limits, expected):
-    steps = dict(zip((10, 20, 30), (OfferedLoad(1, value, 100, 0.01, 0.1) for value in p99), strict=True))
-    assert find_critical_rate(steps, limits) == (pytest.approx(expected), ())
+    assert find_critical_rate(make_steps(p99), limits) == (pytest.approx(expected), ())
 
 
-def test_a_client_that_limits_the_highest_rate_within_limits_is_named():
-    steps = {10: OfferedLoad(1, 5, 100, 4, 0.1), 20: OfferedLoad(1, 50, 100, 1, 0.9)}
-    assert len(find_critical_rate(steps, [10, 25])[1]) == 1
-    assert re.search("used 0.90 of a core", find_critical_rate(steps, [10, 100])[1][0])
+def test_a_stall_in_one_step_does_not_decide_the_critical_rate():
+    stalled = dict(zip((10, 20, 30, 40), make_steps([5, 400, 6]).values(), strict=False))
+    stalled[40] = OfferedLoad(1, 600, 100, 0.01, 0.1)
+    assert find_critical_rate(stalled, [100])[0] > 30
+
+
+@pytest.mark.parametrize(
+    ("steps", "why"),
+    [
+        (make_steps([1, 2, 30]), "p99 is 30 ms at the highest offered rate"),
+        (make_steps([5, 50, 500], client_cores=0.9), "each of its threads used 0.90 of a core"),
+        (make_steps([5, 120, 500], client_lag=100), "without its own lag"),
+    ],
+)
+def test_a_critical_rate_that_is_not_the_servers_says_why(steps, why):
+    (reason,) = find_critical_rate(steps, [50, 100])[1]
+    assert why in reason
 
 
 def reseal(output):
