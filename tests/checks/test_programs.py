@@ -287,6 +287,7 @@ def test_servers_in_vms_of_one_host_are_compared_with_as_many_on_one_native_node
             "fault.begin",
             "the application did not start: Web server failed to start. Port 8080 was already in use",
         ),
+        ("fault.end", "the application ended under load: java.lang.OutOfMemoryError: Java heap space"),
     ],
 )
 def test_a_web_application_that_cannot_be_measured_says_why(asked, fault, why):
