@@ -187,8 +187,8 @@ class Client:
 
     def __init__(self, address: str, port: int, processes: int, seed: str) -> None:
         # A proxy of the environment is not for the node itself.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"http://{address}:{port}/java", timeout=LONGEST_ANSWER_S) as answer:
+        urllib.request.install_opener(urllib.request.build_opener(urllib.request.ProxyHandler({})))
+        with urllib.request.urlopen(f"http://{address}:{port}/java", timeout=LONGEST_ANSWER_S) as answer:
             java = answer.read().decode()
         self.lines = [f"web_load 1.0 seed {seed} processes {processes}", f"java {java}"]
         room = min(MAX_CONNECTIONS // processes, MAX_CONNECTIONS_OF_PROCESS)
