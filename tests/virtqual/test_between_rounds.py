@@ -80,7 +80,7 @@ def test_four_pairs_have_two_boots_and_qualify_a_build_if_all_checks_were_judged
     assert (site.path / "slurm/made").read_text() == "again\n"
     found = site.session()
     # LAMMPS has other cases, and other programs were not run at all.
-    assert "no (0 of the 9 checks that class kvm asks for were judged: missing " in found["qualified"]
+    assert "no (0 of the 13 checks that class kvm asks for were judged: missing " in found["qualified"]
     assert "lammps %problem=rhodo" in found["missing"]
     assert "lammps %problem=lj" not in found["missing"]
     shutil.rmtree(site.path / "state/sessions")
