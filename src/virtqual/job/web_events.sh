@@ -42,7 +42,7 @@ run_client() {
 
 # `warm_up_together SEED WINDOW` waits for the servers of all tasks, which may take longer than together.sh waits.
 warm_up_together() {
-    local task
+    local task mistake
     run_client warm "$1" "$2"
     mistake=$(grep -E '^(wrong|cold) ' "warm.$SLURM_PROCID.out") && virtqual_give_up "web_events: the warm-up: $mistake"
     : > "virtqual.warm.$SLURM_PROCID"

@@ -46,6 +46,10 @@ class OfferedLoad:
                 f"the client is the limit: it begins requests {self.client_lag:.3g} ms late (p99), more than "
                 f"a tenth of their latency of {self.p99:.3g} ms"
             )
+        yield from self.find_cpu_limit()
+
+    def find_cpu_limit(self) -> Iterator[str]:
+        """Yield that the client lacks CPU time, if it does."""
         if self.client_cores > MAX_CLIENT_CORES:
             yield (
                 f"the client is the limit: each of its threads used {self.client_cores:.2f} of a core, more "
@@ -84,12 +88,12 @@ def find_critical_rate(
     )
     if without_lag > (1 + MAX_LAG_SHARE) * critical and not shares_core:
         reasons.append(
-            f"the client is the limit: without its own lag, p99 would be within limits up to "
+            "the client is the limit: without its own lag, p99 would be within limits up to "
             f"{without_lag / critical - 1:.0%} higher rates"
         )
     kept = [load for rate, load in steps.items() if rate <= critical]
     for load in kept[-1:]:
-        reasons += load.find_client_limits(shares_core=True)
+        reasons += load.find_cpu_limit()
     return critical, tuple(reasons)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
@@ -208,22 +209,22 @@ def _compare_documents(session: Session, directory: Path) -> Iterator[str]:
 
 def find_foreign_files() -> Iterator[str]:
     """Yield files of the state directory that others own or can write, and of the site that all can write."""
-    site, state = paths.site(), paths.state()
-    named = [site, site / "notify.yaml"]
-    for path in [*named, *(path for pattern in ("systems/*", "stacks/*") for path in site.glob(pattern))]:
-        if path.exists() and path.stat().st_mode & stat.S_IWOTH:
+    for path, status in _list_files(paths.site(), "notify.yaml", "systems/*", "stacks/*"):
+        if status.st_mode & stat.S_IWOTH:
             yield f"{path}: any user can write it; chmod o-w"
-    if paths.is_state_shared() or not state.exists():
+    if paths.is_state_shared():
         return
-    named = [state, state / "sessions", state / "outbox"]
-    globs = ("measuring-*.lock", "sessions/*", "sessions/*/*.json*")
-    for path in [*named, *(path for pattern in globs for path in state.glob(pattern))]:
-        try:
-            # A link to a directory elsewhere is judged by the directory.
-            status = path.stat()
-        except OSError:
-            continue
+    patterns = ("sessions", "outbox", "measuring-*.lock", "sessions/*", "sessions/*/*.json*")
+    for path, status in _list_files(paths.state(), *patterns):
         if not paths.is_trusted(status):
             yield f"{path}: belongs to user {status.st_uid}"
         elif status.st_mode & 0o022:
             yield f"{path}: other users can write it; chmod go-w"
+
+
+def _list_files(directory: Path, *patterns: str) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield a directory and the files below it that match, with their status, as far as it can be read."""
+    for path in [directory, *(path for pattern in patterns for path in directory.glob(pattern))]:
+        # A link to a directory elsewhere is judged by the directory.
+        with suppress(OSError):
+            yield path, path.stat()

@@ -182,10 +182,10 @@ def test_a_session_is_found_by_its_id_or_its_beginning_or_a_path(sessions, tmp_p
         kept(name, runs(), outcome="BROKEN")
     for name in (first, str(directory / first), str(directory / first / LOG)):
         assert store.find(name, directory) == directory / first
-    # That of the future has a wrong clock.
     # A directory of that name does not hide the session.
     monkeypatch.chdir(tmp_path)
     (tmp_path / "last").mkdir(exist_ok=True)
+    # That of the future has a wrong clock.
     for name in ("20260102", "last"):
         assert store.find(name, directory).name == "20260102-000000-site"
     with pytest.raises(UsageError, match=r"several sessions begin with '20260101' .*: the latest are 2026"):
