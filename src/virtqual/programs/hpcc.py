@@ -45,11 +45,16 @@ def parse(text: str) -> HpccRun:
     single(NAME, r"^\|\|Ax-b\|\|_oo/\(eps.*\)= *\S+ \.+ PASSED$", text, "HPL's passed residual")
     summary = _summary(text)
 
+    def find(key: str) -> str:
+        if key not in summary:
+            raise OutputError(NAME, f"the summary has no {key}")
+        return summary[key]
+
     def rate(key: str) -> float:
-        return positive(NAME, summary.get(key, "(missing)"), key)
+        return positive(NAME, find(key), key)
 
     def count(key: str) -> int:
-        return whole_number(NAME, summary.get(key, "(missing)"), key)
+        return whole_number(NAME, find(key), key)
 
     if count("Success") != 1:
         raise OutputError(NAME, f"Success={summary['Success']}: hpcc itself failed")

@@ -84,7 +84,7 @@ def _blocks(text: str) -> list[tuple[int, float]]:
     heads = find_all(r"^-+ Step +\d+ -.*$", text)
     rows = find_all(rf"^-+ Step +(\d+) -.*\nTotEng +=\s+({NUMBER}) KinEng ", text)
     if len(heads) != len(rows):
-        raise OutputError(NAME, f"{len(heads) - len(rows)} blocks of the thermo output are broken")
+        raise OutputError(NAME, f"broken blocks of the thermo output: {len(heads) - len(rows)}")
     return [(int(row[1]), number(NAME, row[2], f"TotEng at step {row[1]}")) for row in rows]
 
 

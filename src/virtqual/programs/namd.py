@@ -56,7 +56,8 @@ def parse(text: str) -> NamdRun:
         r"^Info: Running on (\d+) processors, \d+ nodes, \d+ physical nodes\.$", "processors"
     )
     atoms = find_value(r"^Info: (\d+) ATOMS$", "number of atoms")
-    interval = int(find_value(r"^Info: ENERGY OUTPUT STEPS +(\d+)$", "interval of energies"))
+    what = "interval of energies"
+    interval = int(positive(NAME, find_value(r"^Info: ENERGY OUTPUT STEPS +(\d+)$", what), what))
     wall_clock = positive(NAME, find_value(_WALL, "line 'WallClock'"), "wall clock")
     find_value(r"^(?:\[Partition 0\]\[Node 0\] )?(End of program)$", "end of program")
     last = int(find_value(r"^WRITING VELOCITIES TO OUTPUT FILE AT STEP (\d+)$", "final velocities"))

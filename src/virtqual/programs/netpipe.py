@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, positive
+from virtqual.programs.text import OutputError, check_sizes, positive
 
 NAME = "NetPIPE"
 # NetPIPE counts in binary megabits (bits a second / 2^20).
@@ -59,8 +59,5 @@ def parse(text: str, smallest: int, largest: int) -> list[NetpipeRow]:
         if rounding * time > _TIME_STEP_US / 2:
             time = printed_time
         rows.append(NetpipeRow(size, time, size / time))
-    if [row.size for row in rows] != sizes(smallest, largest):
-        raise OutputError(
-            NAME, f"rows for {[row.size for row in rows]} B, asked for {sizes(smallest, largest)}"
-        )
+    check_sizes(NAME, [row.size for row in rows], sizes(smallest, largest))
     return rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, check_product, positive, single
+from virtqual.programs.text import OutputError, check_product, check_sizes, positive, single
 
 NAME = "OSU"
 # Column by header; the header has the unit (us, MB/s with 1 MB = 10^6 bytes, messages/s).
@@ -81,9 +81,7 @@ def _column_names(header: str, line: int) -> list[str]:
 def _columns(
     names: list[str], rows: list[tuple[int, list[str]]], asked_sizes: list[int]
 ) -> dict[str, dict[int, float]]:
-    sizes_read = [int(row[0]) for _, row in rows]
-    if sizes_read != asked_sizes:
-        raise OutputError(NAME, f"rows for {sizes_read} bytes, asked for {asked_sizes}")
+    check_sizes(NAME, [row[0] for _, row in rows], asked_sizes)
     columns: dict[str, dict[int, float]] = {name: {} for name in names}
     for line, (size, *values) in rows:
         if len(values) != len(names):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from virtqual.programs.text import OutputError, positive, single
+from virtqual.programs.text import OutputError, check_sizes, positive, single, whole_number
 
 NAME = "perftest"
 # "MB/sec" of older versions is 2^20 bytes a second too; newer ones write MiB/sec.
@@ -42,8 +42,9 @@ class PerftestRun:
 def parse_each(text: str, sizes: Sequence[int]) -> PerftestRun:
     """Read the output of one run a size (``-s``): the client's outputs, each under its size (``pair.sh``)."""
     before, *parts = re.split(r"^size (\d+)\n", text, flags=re.MULTILINE | re.ASCII)
-    if before or [int(size) for size in parts[::2]] != list(sizes):
-        raise OutputError(NAME, f"outputs for {parts[::2]} bytes, asked for {list(sizes)}")
+    if before:
+        raise OutputError(NAME, "its first line is not 'size' and a number")
+    check_sizes(NAME, parts[::2], sizes)
     runs = [parse(part, [size]) for part, size in zip(parts[1::2], sizes, strict=True)]
     for run, size in zip(runs, sizes, strict=True):
         if replace(run, columns=runs[0].columns) != runs[0]:
@@ -63,8 +64,9 @@ def parse(text: str, sizes: Sequence[int]) -> PerftestRun:
     table = text[head.end() + 1 :]
     end = single(NAME, r"^-{20,}\n", table, "closing line of the table")
     rows = [row.split() for row in table[: end.start()].splitlines()]
-    if any(len(row) != _WIDTHS[kind] for row in rows) or [row[0] for row in rows] != [*map(str, sizes)]:
-        raise OutputError(NAME, f"rows for {[row[0] for row in rows if row]} bytes, asked for {sizes}")
+    if any(len(row) != _WIDTHS[kind] for row in rows):
+        raise OutputError(NAME, f"a row of the table has not {_WIDTHS[kind]} columns")
+    check_sizes(NAME, [row[0] for row in rows], sizes)
     if len({row[1] for row in rows}) != 1:
         raise OutputError(NAME, "the number of iterations changes between rows")
     columns = {
@@ -80,6 +82,6 @@ def parse(text: str, sizes: Sequence[int]) -> PerftestRun:
         link=single(NAME, r"^ Link type +: (\w+)$", text, "link type")[1],
         mtu=int(single(NAME, r"^ Mtu +: (256|512|1024|2048|4096)\[B\]$", text, "MTU")[1]),
         queue_pairs=int(single(NAME, r"^ Number of qps +: (\d+)\b", text, "number of queue pairs")[1]),
-        iterations=int(rows[0][1]),
+        iterations=whole_number(NAME, rows[0][1], "number of iterations"),
         columns=columns,
     )

@@ -40,7 +40,7 @@ def parse(text: str) -> PgbenchRun:
     version = single(NAME, r"\A^pgbench \(([0-9.]+)\b.*\)$", head, "version")[1]
     mode = single(NAME, r"^query mode: (\w+)$", head, "query mode")[1]
     script = single(NAME, r"^transaction type: (.+)$", head, "transaction type")[1]
-    single(NAME, r"^number of failed transactions: 0 \(0\.000%\)$", head, "no failed transaction")
+    single(NAME, r"^number of failed transactions: 0 \(0\.000%\)$", head, "line without failed transactions")
     counts = {
         name: whole_number(NAME, single(NAME, rf"^{label}: (\S+?){unit}$", head, label)[1], label)
         for name, label, unit in (
@@ -54,8 +54,12 @@ def parse(text: str) -> PgbenchRun:
     printed = single(NAME, r"^tps = (\S+) \(without initial connection time\)$", head, "tps")[1]
     rate = positive(NAME, printed, "tps")
     # The last transactions, and connecting, take time beside the load's.
-    if not 0.5 < counts["transactions"] / (rate * counts["seconds"]) < 2:
-        raise OutputError(NAME, f"{counts['transactions']} transactions are not {printed} a second")
+    expected = rate * counts["seconds"]
+    if not expected / 2 < counts["transactions"] < expected * 2:
+        raise OutputError(
+            NAME,
+            f"{counts['transactions']} transactions in {counts['seconds']} s are not {printed} a second",
+        )
     cpu = single(NAME, r"^client (\d+\.\d{3}) (\d+\.\d{3})$\s*\Z", head, "last line, CPU time")
     offered = None
     if logs:

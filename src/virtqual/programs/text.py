@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any
 
 from virtqual.errors import InfrastructureError
@@ -113,6 +114,13 @@ def check_product(program: str, what: str, product: str, *factors: str) -> None:
             slack += 10.0 ** (int(exponent or 0) - len(decimals)) / values[-1]
     if abs(math.prod(values[1:]) - values[0]) > slack * values[0]:
         raise OutputError(program, f"{what}: {' x '.join(factors)} is not {values[0]:.8g}")
+
+
+def check_sizes(program: str, sizes: Sequence[object], asked: Sequence[int]) -> None:
+    """Raise OutputError unless the message sizes of an output, in bytes, are those that were asked for."""
+    for size, expected in zip_longest(map(str, sizes), map(str, asked), fillvalue="none"):
+        if size != expected:
+            raise OutputError(program, f"message sizes in bytes: {size} where {expected} was expected")
 
 
 def replace_values(

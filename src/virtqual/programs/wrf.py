@@ -52,11 +52,12 @@ def parse(text: str) -> WrfRun:
     end = single(NAME, r"^d01 (\S{19}) wrf: SUCCESS COMPLETE WRF$", text, "line 'SUCCESS COMPLETE WRF'")[1]
     rows, timings = find_all(_STEP, text), len(find_all(r"Timing for main", text))
     if len(rows) != timings:
-        raise OutputError(NAME, f"{timings - len(rows)} timing lines are broken")
+        raise OutputError(NAME, f"broken lines 'Timing for main': {timings - len(rows)}")
     rows = [row for row in rows if int(row[2]) == 1]
     dates = [date(NAME, row[1], _DATE, f"line {line_of(text, row.start())}") for row in rows]
     if len(rows) < 2 or rows[-1][1] != end:
-        raise OutputError(NAME, f"{len(rows)} steps, the last at {dates[-1:]}, completed at {end}")
+        last = rows[-1][1] if rows else "no time"
+        raise OutputError(NAME, f"{len(rows)} steps, the last at {last}, completed at {end}")
     begin = date(NAME, start, _DATE, "start date")
     gaps = {(after - before).total_seconds() for before, after in pairwise([begin, *dates])}
     if len(gaps) != 1 or min(gaps) <= 0:
