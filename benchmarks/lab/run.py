@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -115,6 +115,20 @@ def choose_state(experiment: Experiment) -> Path:
     return paths.state() / "lab" / re.sub(r"\W+", "-", experiment.group if is_history else experiment.name)
 
 
+def find_running() -> Path:
+    """Return the file with the line of the session that is running, or was stopped."""
+    return paths.state() / "lab" / "running.json"
+
+
+@contextmanager
+def noting_a_stop(line: dict[str, object]) -> Iterator[None]:
+    """Leave the line of a session that is stopped to the next call, which adds it to the results."""
+    paths.make(find_running().parent)
+    write_file(json.dumps(line | {"is_stopped": True}), find_running())
+    yield
+    find_running().unlink()
+
+
 def run_session(experiment: Experiment, number: int) -> dict[str, object]:
     """Run one session on a cluster of its own; return its line."""
     line, noise = begin_line(experiment, number), measure_noise()
@@ -128,15 +142,16 @@ def run_session(experiment: Experiment, number: int) -> dict[str, object]:
     before = set(sessions.iterdir())
     label = f"{experiment.name} {number}"
     fault, *arguments = experiment.fault or [None]
-    with planted.run_fault(getattr(planted, fault)(*arguments)) if fault else nullcontext():
-        done = subprocess.run(
-            ["virtqual", "qualify", "--system", "vcluster", "--label", label, *qualify],
-            check=False,
-            env={**os.environ, "VIRTQUAL_STATE": str(state)},
-        )
-    subprocess.run(["vcluster", "down"], check=True, capture_output=True)
-    if done.returncode == INTERRUPTED:
-        raise KeyboardInterrupt
+    with noting_a_stop(line):
+        with planted.run_fault(getattr(planted, fault)(*arguments)) if fault else nullcontext():
+            done = subprocess.run(
+                ["virtqual", "qualify", "--system", "vcluster", "--label", label, *qualify],
+                check=False,
+                env={**os.environ, "VIRTQUAL_STATE": str(state)},
+            )
+        subprocess.run(["vcluster", "down"], check=True, capture_output=True)
+        if done.returncode == INTERRUPTED:
+            raise KeyboardInterrupt
     if done.returncode == UsageError.exit_code and UsageError.exit_code not in experiment.exit_code:
         raise UsageError(f"{experiment.name}: its options are refused, or its checks are not in the stack")
     line |= {
@@ -259,8 +274,12 @@ def run_experiments(experiments: Sequence[Experiment], out: Path) -> None:
     """Run what the file does not have: first tests, then sessions in turns, so that a drift meets all."""
 
     names = ("experiment", "number", "definition", "test")
-    # A test that failed is run again; its line stays.
-    done = {tuple(line.get(name) for name in names) for line in read_lines(out) if not line.get("failed")}
+    # A test that failed, and a session that was stopped, are run again; their lines stay.
+    done = {
+        tuple(line.get(name) for name in names)
+        for line in read_lines(out)
+        if not line.get("failed") and not line.get("is_stopped")
+    }
 
     def is_done(experiment: Experiment, number: int) -> bool:
         return (experiment.name, number, experiment.digest(), experiment.digest_of_test()) in done
@@ -270,6 +289,9 @@ def run_experiments(experiments: Sequence[Experiment], out: Path) -> None:
         # Whole or not at all: a stop leaves no half line.
         write_file(text + json.dumps(line, ensure_ascii=False) + "\n", out)
 
+    for line in read_lines(find_running()):
+        append(line)
+        find_running().unlink()
     for line in run_tests([e for e in experiments if e.test and not is_done(e, 1)]):
         append(line)
     # An experiment is left out if a variable of its options is not set.

@@ -35,6 +35,8 @@ class Result:
     experiment: Experiment
     lines: list[Line] = field(default_factory=list)
     old_lines: list[Line] = field(default_factory=list)
+    #: How many sessions were stopped by hand, or by the machine, before they ended.
+    stopped: int = 0
 
     @property
     def differing(self) -> list[Line]:
@@ -93,6 +95,9 @@ def match_results(experiments: Sequence[Experiment], lines: Sequence[Line]) -> l
     for number, line in enumerate(lines, 1):
         if (name := line["experiment"]) not in results:
             raise UsageError(f"line {number} of the results: experiments.yaml has no {name!r}")
+        if line.get("is_stopped"):
+            results[name].stopped += 1
+            continue
         is_old = line["definition"] != digests[name]
         (results[name].old_lines if is_old else results[name].lines).append(line)
     return list(results.values())
@@ -105,6 +110,7 @@ def list_experiments(results: Sequence[Result]) -> str:
         words = [f"{result.done} of {result.experiment.sessions}"]
         words += [f"{len(result.differing)} not as expected"] if result.differing else []
         words += [f"{len(result.old_lines)} old"] if result.old_lines else []
+        words += [f"{result.stopped} stopped"] if result.stopped else []
         words += ["its test has changed since"] if result.has_changed_test else []
         rows.append(f"{result.experiment.group:<24} {result.experiment.name}: {', '.join(words)}")
     return "\n".join(rows)
@@ -195,13 +201,15 @@ def _count_classes(results: Sequence[Result]) -> Table:
                 f"{sum(result.experiment.sessions for result in own)}",
                 "not as expected": sum(len(result.differing) for result in own),
                 "old": sum(len(result.old_lines) for result in own),
+                "stopped": sum(result.stopped for result in own),
                 "the slowest took, s": max((result.longest for result in own if result.lines), default=""),
             }
         )
     text = (
         "How many experiments were run: by sessions on the one-machine cluster with real guests, by tests "
         "with stand-ins or files, and by programs; and how many results there are of those that are planned. "
-        "A result is old if its experiment, or what plants the fault, has changed since."
+        "A result is old if its experiment, or what plants the fault, has changed since. "
+        "Sessions that were stopped before their end are counted since 2026-11-27."
     )
     return Table("Experiments by class", text, rows)
 

@@ -118,6 +118,28 @@ def test_it_goes_on_after_a_stop_in_turns(monkeypatch, tmp_path):
     assert runs == [("a", 1), ("b", 1), ("a", 2), ("a", 2), ("b", 2)]
 
 
+def test_a_session_that_was_stopped_stays_in_the_results(monkeypatch, tmp_path):
+    """However it ends: a session whose result one does not like must not be lost."""
+    experiment, out = Experiment(**NOTHING), tmp_path / "results.jsonl"
+
+    def stop(experiment, number):
+        with lab.noting_a_stop({"experiment": experiment.name, "number": number}):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(lab, "run_session", stop)
+    with pytest.raises(KeyboardInterrupt):
+        lab.run_experiments([experiment], out)
+    monkeypatch.setattr(lab, "run_session", make_line)
+    lab.run_experiments([experiment], out)
+    lines = lab.read_lines(out)
+    assert [line.get("is_stopped") for line in lines] == [True, None]
+    (result,) = tables.match_results([experiment], lines)
+    assert (result.done, result.stopped) == (1, 1)
+    assert "1 of 1, 1 stopped" in tables.list_experiments([result])
+    lab.run_experiments([experiment], out)
+    assert len(lab.read_lines(out)) == 2
+
+
 def test_a_session_that_the_cluster_ended_does_not_count(monkeypatch):
     codes = iter([5, 5, 0])
     monkeypatch.setattr(lab, "run_session", lambda e, n: make_line(e, n, exit_code=next(codes), why="lost"))
