@@ -157,11 +157,11 @@ def _find_metrics(file: DataFile[Any], key: Key, target: Target, metrics: Metric
     if target.metric is not None:
         exists = file.has_name((*key, "metric"), "metric", target.metric, metrics)
         return [metrics[target.metric]] if exists else []
-    if target.family is None:
+    if not target.family:
         file.report(key, "name either a `metric` or a `family`.")
-        return []
-    file.has_name((*key, "family"), "family", target.family, metrics.families)
-    return [metric for metric in metrics.values() if metric.family == target.family]
+    for family in target.family:
+        file.has_name((*key, "family"), "family", family, metrics.families)
+    return [metric for metric in metrics.values() if metric.family in target.family]
 
 
 # -- budgets --------------------------------------------------------------------------------------------
@@ -237,8 +237,9 @@ def _add_noise(file: DataFile[_NoiseFile], references: References, system: str |
             file.report(key, "a list of `sigma` goes with a list of `points`.")
         elif isinstance(sigma, tuple) and points is not None and len(sigma) != len(points):
             file.report(key, f"{len(sigma)} values of `sigma` for {len(points)} `points`.")
-        identity = ("noise", system, class_name, prior.metric, prior.family, prior.setting, points)
-        file.is_first(key, identity, "the same noise is stated already at")
+        for target in prior.family or (prior.metric,):
+            identity = ("noise", system, class_name, target, prior.setting, points)
+            file.is_first(key, identity, "the same noise is stated already at")
     place = system, class_name
     references.priors[place] = [*file.content.noise, *references.priors.get(place, ())]
 

@@ -140,7 +140,9 @@ class Term(Target):
 
     def contradicts(self, term: Term) -> bool:
         """Return whether both have the same rank and hold for the same results."""
-        has_same_target = (self.metric, self.family, self.setting) == (term.metric, term.family, term.setting)
+        has_same_target = (self.metric, self.setting) == (term.metric, term.setting) and (
+            self.metric is not None or not set(self.family).isdisjoint(term.family)
+        )
         overlaps = self.bounds[0] <= term.bounds[1] and term.bounds[0] <= self.bounds[1]
         return has_same_target and self.rank == term.rank and overlaps
 

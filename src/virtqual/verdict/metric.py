@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from virtqual.errors import UsageError
 from virtqual.files.datafile import DataModel
@@ -64,16 +64,25 @@ class Metrics(dict[str, Metric]):
         return frozenset(metric.family for metric in self.values())
 
 
+def _make_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
 class Target(DataModel):
-    """Base of entries that are about one metric or one family, in one setting or in all."""
+    """Base of entries that are about one metric or some families, in one setting or in all."""
 
     metric: Text | None = None
-    family: Text | None = None
+    #: A family, or a list of families.
+    family: Annotated[
+        tuple[Text, ...],
+        Field(strict=False),
+        BeforeValidator(_make_list, json_schema_input_type=Text | list[Text]),
+    ] = ()
     setting: Text | None = None
 
     @model_validator(mode="after")
     def _check_target(self) -> Self:
-        if self.metric is not None and self.family is not None:
+        if self.metric is not None and self.family:
             raise ValueError("name either a `metric` or a `family`.")
         return self
 
@@ -81,7 +90,7 @@ class Target(DataModel):
         """Return whether the entry is about a metric in a setting."""
         if self.setting not in (None, setting):
             return False
-        return metric.name == self.metric if self.metric is not None else metric.family == self.family
+        return metric.name == self.metric if self.metric is not None else metric.family in self.family
 
     @property
     def rank(self) -> tuple[bool, ...]:

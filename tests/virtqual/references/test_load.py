@@ -170,6 +170,9 @@ MISTAKES = {
     "budgets/good.yaml": r"""
 family: motion | metric: sped | 4: budgets[0].metric | unknown metric 'sped': did you mean speed
 family: motion | family: notion | 4: budgets[0].family | did you mean motion
+family: motion | family: [motion, wating] | 4: budgets[0].family | did you mean waiting
+family: motion | family: [motion, waiting] | 5: budgets[1] | contradicts
+family: motion | family: [] | 4: budgets[0] | name either a `metric` or a `family`
 family: motion, relative | relative | 4: budgets[0] | name either a `metric` or a `family`
 family: motion | family: motion, metric: speed | 4: budgets[0] | name either a `metric`
 unit: us | unit: ms | 5: budgets[1].absolute.unit | wrong unit 'ms': delay is in us
@@ -215,6 +218,7 @@ sigma: 0.04 | sigma: [0.1] | 4: noise[1] | goes with a list of `points`
 sigma: 0.04 | sigma: [0.1], points: [1, 2] | 4: noise[1] | 1 values of `sigma` for 2
 sigma: 0.02 | sigma: [0.1], points: [1] | 3: noise[0].points | is a scalar
 family: waiting | family: motion | 4: noise[1] | stated already at
+family: waiting | family: [waiting, motion] | 4: noise[1] | stated already at
 noise: | class: god\nnoise: | 2: class | unknown class 'god': did you mean good
 """,
     "waivers.yaml": r"""
