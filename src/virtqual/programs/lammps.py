@@ -69,7 +69,7 @@ def parse(text: str) -> LammpsRun:
     if printed != sorted(set(printed)) or not {0, steps} <= set(printed):
         raise OutputError(NAME, f"thermo table has steps {printed}, not 0 to {steps} once each")
     return LammpsRun(
-        loop_time=positive(NAME, loop[1], "loop time"),
+        loop_time=float(loop[1]),
         tasks=tasks,
         steps=steps,
         atoms=atoms,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from virtqual.programs.text import OutputError, check_product, find_all, single, whole_number
@@ -28,13 +29,13 @@ def parse(text: str) -> LikwidRun:
     """Read the output of one run; each thread says on which hardware thread it ran."""
 
     def value(label: str, pattern: str = r"(\S+)") -> str:
-        return single(NAME, rf"^{label}:\s+{pattern}\n", text, f"line {label!r}")[1]
+        return single(NAME, rf"^{re.escape(label)}:\s+{pattern}\n", text, f"line {label!r}")[1]
 
     threads = int(single(NAME, r"^Using (\d+) threads$", text, "number of threads")[1])
     places = {int(match[1]): int(match[2]) for match in find_all(_PLACE, text)}
     if len(find_all(_PLACE, text)) != threads or places.keys() != set(range(threads)):
         raise OutputError(NAME, f"{threads} threads were used, {len(places)} say where they ran")
-    size = whole_number(NAME, value(r"Size \(Byte\)"), "size")
+    size = whole_number(NAME, value("Size (Byte)"), "size")
     passes = whole_number(NAME, value("Iterations per thread"), "iterations")
     bandwidth, time = value("MByte/s"), value("Time", r"(\S+) sec")
     check_product(NAME, "bandwidth x time", f"{size * passes}e-6", bandwidth, time)

@@ -60,8 +60,8 @@ def list_messages(parser: str) -> str:
             if message := find_message(PARSERS[name], text):
                 # Versions of Python say otherwise why a text is no JSON.
                 message = re.sub(r" \((?:[A-Z].* column |too many ).*", "", message)
-                # Numbers, and what is quoted, make no other message.
-                kind = re.sub(r"'.*?'|\[.*?\]|\d+(?:\.\d+)?|\s+", "#", message)
+                # Numbers, and lines that are quoted with them, make no other message.
+                kind = re.sub(r"'[^']*(?:\d|\bx\b)[^']*'|\[.*?\]|\d+(?:\.\d+)?|\s+", "#", message)
                 messages.setdefault(kind, f"{done}\n    {message}\n")
     return "".join(messages.values())
 

@@ -577,6 +577,7 @@ def test_two_runs_in_one_file_are_refused(name):
         ("lammps.lj.out", "Loop time of 0.67836", "Loop time of nan", "loop time"),
         ("lammps.lj.out", "tasks x 1", "tasks x 2", "2 procs in the loop line, 2 x 2 in the CPU line"),
         ("likwid.triad.out", "Group: 0 Thread 1", "Group: 0 Thread 0", "2 threads were used, 1 say where"),
+        ("lammps.lj.out", "       100   0.7574531", "\n", "line .. is not a row of the thermo table: ''"),
         ("lammps.rhodo.out", "Comm    |", "ERROR: lost atoms\nComm    |", "line 95: ERROR: lost atoms"),
         ("lammps.rhodo.out", "-25355.5794 KinEng", "1e999 KinEng", "step 10: '1e999' is not a number"),
         ("netpipe.pingpong.out", "18247.528888", "28247.528888", "disagree"),
