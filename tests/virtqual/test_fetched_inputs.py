@@ -74,7 +74,7 @@ class Place:
         if sha256:
             entry |= {"sha256": sha256, "checksum_from": "the test"}
         with (self.directory / f"{name}.yaml").open("w") as text:
-            YAML().dump({"schema": declarations.SCHEMA, "inputs": [entry]}, text)
+            YAML().dump({"schema": "virtqual-inputs/1", "inputs": [entry]}, text)
         declarations.load_all.cache_clear()
         return declarations.find_input(name)
 
@@ -217,8 +217,9 @@ def test_mistakes_in_the_data_name_file_line_and_key(place):
     (place.directory / "again.yaml").write_text((place.directory / "case.yaml").read_text())
     with pytest.raises(DataError) as error:
         declarations.load(place.directory)
-    problems = [(problem.key, problem.message) for problem in error.value.problems]
-    assert problems == [("inputs[0].name", "'case' stands twice.")]
+    (problem,) = error.value.problems
+    assert problem.key == "inputs[0].name"
+    assert problem.message == f"'case' stands already at {place.directory}/again.yaml:3."
 
 
 def test_the_inputs_of_the_studies_have_checksums():

@@ -11,14 +11,13 @@ from pydantic import Field
 
 from virtqual import paths
 from virtqual.errors import UsageError
-from virtqual.files.datafile import DataError, DataModel, PlacedModel, Problem, find_yaml_files, parse
+from virtqual.files.datafile import DataModel, PlacedModel
+from virtqual.files.datareader import DataReader
 from virtqual.files.wording import suggest
 
 Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-
-SCHEMA = "virtqual-inputs/1"
 
 
 class Input(PlacedModel):
@@ -46,24 +45,16 @@ def load(*directories: Path) -> dict[str, Input]:
     DataError
         A file is wrong, or a name is used twice; the message has file, line and key.
     """
-    problems: list[Problem] = []
+    reader = DataReader()
     inputs: dict[str, Input] = {}
-    directories_by_name: dict[str, Path] = {}
-    files = (file for path in directories if path.is_dir() for file in find_yaml_files(path))
-    for path in files:
-        try:
-            document = parse(path)
-            content = document.read(InputsFile)
-        except DataError as error:
-            problems += error.problems
-            continue
-        for index, entry in enumerate(content.inputs):
-            if directories_by_name.get(entry.name) == path.parent:
-                problems.append(document.problem(("inputs", index, "name"), f"{entry.name!r} stands twice."))
-            inputs[entry.name] = entry.read_from(str(path), document.line(("inputs", index)))
-            directories_by_name[entry.name] = path.parent
-    if problems:
-        raise DataError(problems)
+    for directory in directories:
+        reader.places.clear()
+        for file in reader.read(reader.find_files(directory, optional=True), InputsFile):
+            for index, entry in enumerate(file.content.inputs):
+                key = ("inputs", index)
+                file.is_first((*key, "name"), entry.name, f"{entry.name!r} stands already at")
+                inputs[entry.name] = entry.read_from(str(file.document.path), file.document.line(key))
+    reader.raise_problems()
     return inputs
 
 

@@ -10,12 +10,12 @@ from pydantic import Field
 
 from virtqual import paths
 from virtqual.files.datafile import DataModel, Problem
+from virtqual.files.datareader import DataFile, DataReader
 from virtqual.files.wording import Key, suggest
 from virtqual.references.hosts import HostSurvey
 from virtqual.references.metrics import load_metrics
 from virtqual.references.published import find_claim_ids
 from virtqual.references.qualification import CheckSet, RequiredCheck, Scope
-from virtqual.references.reader import DataFile, DataReader
 from virtqual.references.references import SECTIONS, References
 from virtqual.verdict.budget import Gate, HypervisorClass, Term
 from virtqual.verdict.metric import Metric, Metrics, Target, Text

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from virtqual.files.datafile import DataModel, Problem
-from virtqual.references.reader import DataReader
+from virtqual.files.datareader import DataReader
 from virtqual.verdict.metric import Metric, Metrics
 
 

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from virtqual.files import reading
 from virtqual.files.datafile import DataError, DataModel, Problem
-from virtqual.references.reader import DataReader
+from virtqual.files.datareader import DataReader
 from virtqual.verdict.budget import Sizes
 from virtqual.verdict.metric import NotNegative, Positive, Text
 
