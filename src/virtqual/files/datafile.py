@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, PrivateAttr, ValidationError
+from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.composer import Composer
@@ -26,6 +26,9 @@ from virtqual.files.wording import Key, describe_mistakes, dotted
 
 #: Largest number of keys, values, mappings and lists of a file, which takes about a second to read.
 MAX_NODES = 20_000
+
+#: A text that is not empty.
+Text = Annotated[str, Field(min_length=1)]
 
 
 class DataModel(BaseModel, frozen=True, extra="forbid", strict=True):

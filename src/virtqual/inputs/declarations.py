@@ -11,11 +11,10 @@ from pydantic import Field
 
 from virtqual import paths
 from virtqual.errors import UsageError
-from virtqual.files.datafile import DataModel, PlacedModel
+from virtqual.files.datafile import DataModel, PlacedModel, Text
 from virtqual.files.datareader import DataReader
 from virtqual.files.wording import suggest
 
-Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from virtqual.files.datafile import DataError, DataModel, Document, Problem, parse
+from virtqual.files.datafile import DataError, DataModel, Document, Problem, Text, parse
 from virtqual.files.wording import Key, suggest
 from virtqual.identity.record import NotObservable, seen
 
@@ -28,7 +28,6 @@ from virtqual.preflight.rules import RULES, Studied
 from virtqual.references import References
 from virtqual.verdict.metric import Metrics
 
-Text = Annotated[str, Field(min_length=1)]
 Limit = float | list[Text]
 
 

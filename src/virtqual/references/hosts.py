@@ -8,7 +8,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from virtqual.verdict.metric import Positive, Target, Text
+from virtqual.files.datafile import Text
+from virtqual.verdict.metric import Positive, Target
 
 Hosts = Annotated[frozenset[Text], Field(min_length=1, strict=False)]
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from virtqual import paths
-from virtqual.files.datafile import DataModel, Problem
+from virtqual.files.datafile import DataModel, Problem, Text
 from virtqual.files.datareader import DataFile, DataReader
 from virtqual.files.wording import Key, suggest
 from virtqual.references.hosts import HostSurvey
@@ -18,7 +18,7 @@ from virtqual.references.published import find_claim_ids
 from virtqual.references.qualification import CheckSet, RequiredCheck, Scope
 from virtqual.references.references import SECTIONS, References
 from virtqual.verdict.budget import Gate, HypervisorClass, Term
-from virtqual.verdict.metric import Metric, Metrics, Target, Text
+from virtqual.verdict.metric import Metric, Metrics, Target
 from virtqual.verdict.noise import Prior
 from virtqual.verdict.waiver import Waiver
 

@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from virtqual.files.datafile import DataModel, parse
-from virtqual.verdict.metric import Text
+from virtqual.files.datafile import DataModel, Text, parse
 
 
 class Mark(DataModel):

@@ -9,10 +9,10 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from virtqual.files import reading
-from virtqual.files.datafile import DataError, DataModel, Problem
+from virtqual.files.datafile import DataError, DataModel, Problem, Text
 from virtqual.files.datareader import DataReader
 from virtqual.verdict.budget import Sizes
-from virtqual.verdict.metric import NotNegative, Positive, Text
+from virtqual.verdict.metric import NotNegative, Positive
 
 INCONSISTENCIES = "inconsistencies.yaml"
 

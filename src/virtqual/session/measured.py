@@ -18,10 +18,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from virtqual.errors import UsageError
-from virtqual.files.datafile import DataError, Problem
+from virtqual.files.datafile import DataError, Problem, Text
 from virtqual.files.records import read_record_text
 from virtqual.files.wording import suggest
-from virtqual.verdict.metric import Metric, NotNegative, Text
+from virtqual.verdict.metric import Metric, NotNegative
 from virtqual.verdict.notation import Direction
 from virtqual.verdict.pairs import Sample, Series, Side, pair_up
 

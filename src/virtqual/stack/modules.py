@@ -14,7 +14,7 @@ from pydantic import Field
 
 from virtqual.errors import InfrastructureError
 from virtqual.files import execute
-from virtqual.files.datafile import DataError, DataModel, Document, Problem, parse
+from virtqual.files.datafile import DataError, DataModel, Document, Problem, Text, parse
 from virtqual.files.wording import suggest
 from virtqual.stack import sbom
 from virtqual.stack.manifest import Manifest, Program, find_libraries, load_recipe
@@ -26,7 +26,6 @@ LOAD_TIMEOUT_S, VERSION_TIMEOUT_S = 120, 20
 _PRINT_VARIABLES = 'if [ $# != 0 ]; then module load "$@" 1>&2 || exit; fi; printf "\\0"; exec env -0'
 _OPEN_MPI_NAMES = ("openmpi", "hpcx-mpi")
 
-Text = Annotated[str, Field(min_length=1)]
 Variables = Mapping[str, str]
 
 

@@ -8,9 +8,9 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from virtqual.files.datafile import DataModel
+from virtqual.files.datafile import DataModel, Text
 from virtqual.verdict.estimate import Floats
-from virtqual.verdict.metric import Metric, NotNegative, Positive, Target, Text
+from virtqual.verdict.metric import Metric, NotNegative, Positive, Target
 from virtqual.verdict.notation import PERCENT, format_percent
 
 Gate = Literal["overhead", "change"]

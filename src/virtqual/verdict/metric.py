@@ -8,11 +8,10 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from virtqual.errors import UsageError
-from virtqual.files.datafile import DataModel
+from virtqual.files.datafile import DataModel, Text
 from virtqual.files.wording import suggest
 from virtqual.verdict.notation import Direction
 
-Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 

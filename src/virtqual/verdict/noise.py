@@ -9,8 +9,9 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
+from virtqual.files.datafile import Text
 from virtqual.verdict.estimate import Floats
-from virtqual.verdict.metric import NotNegative, Positive, Target, Text
+from virtqual.verdict.metric import NotNegative, Positive, Target
 
 STATED_BETWEEN_DF = 4.0
 """Weight of a stated spread of boots, in degrees of freedom, if its origin is not stated: the boots of a few

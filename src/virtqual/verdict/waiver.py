@@ -8,9 +8,9 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from virtqual.files.datafile import PlacedModel
+from virtqual.files.datafile import PlacedModel, Text
 from virtqual.verdict.budget import Gate
-from virtqual.verdict.metric import Metric, Positive, Text
+from virtqual.verdict.metric import Metric, Positive
 from virtqual.verdict.notation import format_percent, read_percent
 
 
