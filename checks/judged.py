@@ -12,10 +12,12 @@ import reframe as rfm
 import reframe.core.runtime as rt
 import reframe.utility.osext as osext
 import reframe.utility.sanity as sn
+from pydantic import ValidationError
 from reframe.core.exceptions import SanityError
 from reframe.core.meta import make_test
 from reframe.utility import import_module_from_file
 
+from virtqual.files.wording import describe_first_mistake
 from virtqual.references import project_metrics
 from virtqual.runs import Declared, Result
 
@@ -253,6 +255,9 @@ def _find_metrics(check, better, budget, margin, metrics):
     for variable, direction in better.items():
         declared = {"better": direction, "budget": budget, "margin": margin}
         # At once: a mistake must not wait for the first run.
-        Declared(unit="any", **declared)
+        try:
+            Declared(unit="any", **declared)
+        except ValidationError as error:
+            raise ValueError(f"{check}: {variable}: {describe_first_mistake(error)}") from None
         judged[variable] = re.sub(r"\W+", "_", f"{check}_{variable}").lower(), declared
     return judged

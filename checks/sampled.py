@@ -246,15 +246,17 @@ class Sampled(Selection):
         """Assert that the tasks of a step were bound as asked, if the check asks for that."""
 
     def check_topology(self, noted):
-        """Assert that the node has the CPUs of the system file."""
-        begin = noted.first_node.begin
-        online = notes.parse_cpu_list(begin.get("cpus_online", ""))
+        """Assert that each VM has the CPUs of the system file."""
+        if self.slot.side == "native":
+            return
         stated = self.current_partition.processor.num_cpus
-        if self.slot.side == "virtual" and len(online) != stated:
-            raise notes.NotesError(
-                f"node {begin.get('node')} has {len(online)} CPUs online, the system file says "
-                f"processor.num_cpus = {stated}"
-            )
+        for name, node in noted.nodes.items():
+            online = notes.parse_cpu_list(node.begin.get("cpus_online", ""))
+            if len(online) != stated:
+                raise notes.NotesError(
+                    f"node {name} has {len(online)} CPUs online, the system file says "
+                    f"processor.num_cpus = {stated}"
+                )
 
     @run_before("performance")
     def report_values(self):

@@ -4,9 +4,13 @@ Every test has a control: the same run without the fault passes, so a guard that
 """
 
 import re
+from types import SimpleNamespace
 
 import pytest
 from site_runs import CHECKS, PLAIN_CHECK, ROOT, outcome, read_cases
+from virtqual.checks.sampled import Sampled
+
+from virtqual.job.notes import NotesError
 
 LJ = ("-n", "lammps.*lj")
 WARM_UPS = ["warm-up-N", "warm-up-V"]
@@ -205,3 +209,16 @@ def test_a_value_that_cannot_be_read_is_not_skipped(site):
     assert results(site) == {"good@bare": "pass", "divided@bare": "fail", "endless@bare": "fail"}
     assert "no value for value" in outcome(done)
     assert re.search("finite|nan", outcome(done))
+
+
+def test_every_vm_has_the_cpus_of_the_system_file():
+    """The second VM of a run may have been started with fewer."""
+    processor = SimpleNamespace(num_cpus=2)
+    check = SimpleNamespace(
+        slot=SimpleNamespace(side="virtual"), current_partition=SimpleNamespace(processor=processor)
+    )
+    nodes = {name: SimpleNamespace(begin={"cpus_online": cpus}) for name, cpus in (("a", "0-1"), ("b", "0"))}
+    with pytest.raises(NotesError, match=r"node b has 1 CPUs online, the system file says .* = 2"):
+        Sampled.check_topology(check, SimpleNamespace(nodes=nodes))
+    nodes["b"].begin["cpus_online"] = "0,1"
+    assert Sampled.check_topology(check, SimpleNamespace(nodes=nodes)) is None

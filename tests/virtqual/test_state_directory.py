@@ -75,6 +75,8 @@ def test_commands_do_not_come_from_a_file_of_another_user(tmp_path):
     os.chown(file, STRANGER, -1)
     with pytest.raises(UsageError, match=f"belongs to user {STRANGER}"):
         read_notify(file)
+    # A session sends nothing: another user's file of a shared site does not stop it.
+    assert read_notify(file, sends=False).command == "id"
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from virtqual.errors import RefusedError
 from virtqual.files.wording import pluralize
 from virtqual.qualify.checking import check_session, find_foreign_files
 from virtqual.report.console import verbatim
-from virtqual.session.store import find, ids
+from virtqual.session.store import NoSessionError, find, ids
 
 
 def command(
@@ -26,10 +26,13 @@ def command(
 
     The exit code is 4 if a log is damaged, a conclusion does not follow from its
     runs, or a document differs from the log. It is also 4 if other users can
-    write to the state directory, or all users to the site. Else it is 0.
+    write to the state directory, or all users to the site. It is 5 without any
+    session. Else it is 0.
     """
     say, state = verbatim(), paths.sessions()
     directories = [find(name, state) for name in sessions or ()] or [state / name for name in ids(state)]
+    if not directories:
+        raise NoSessionError(state)
     problems = [] if sessions else list(find_foreign_files())
     judged_otherwise = 0
     quiet = not say.is_terminal

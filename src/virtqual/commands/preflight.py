@@ -98,7 +98,7 @@ def _examine_nodes(
     """Return the class, and the findings between two identity files, or a node of each partition."""
     targets: Sequence[ProcessorTarget] = ()
     if system:
-        read_site_notify()
+        read_site_notify(sends=False)
         site = ask_hosts(load_system(system))
         hypervisor_class = _check_class(hypervisor_class or find_stated_class(site).name)
         say = partial(typer.echo, err=True)

@@ -32,12 +32,16 @@ def init(
     """Make a site directory with an example of each kind of file."""
     if os.path.lexists(directory) and not (directory.is_dir() and not any(directory.iterdir())):
         raise UsageError(f"{directory} is not an empty directory: name one that does not exist yet")
-    shutil.copytree(
-        paths.root() / "site.example",
-        directory,
-        dirs_exist_ok=True,
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
+    try:
+        shutil.copytree(
+            paths.root() / "site.example",
+            directory,
+            dirs_exist_ok=True,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+    except OSError as error:
+        # copytree collects errors of files, which have no message of their own.
+        raise UsageError(f"{directory} cannot be made: {error.strerror or error}") from None
     path, console = directory.resolve(), verbatim(soft_wrap=True)
     console.print(f"{path} is made; its README.md says what lies where")
     if path != paths.root() / "site":

@@ -22,7 +22,7 @@ from virtqual.session.summary import Summary, summaries
 
 OVER_CODE, UNDECIDED_CODE, BROKEN_CODE = 1, 3, 5
 #: Exit codes (docs/exit-codes.md), the worst last: within, undecided, over, refused, broken.
-CODE_ORDER = (0, UNDECIDED_CODE, OVER_CODE, 4, BROKEN_CODE)
+CODE_ORDER = (0, UNDECIDED_CODE, OVER_CODE, 4, UsageError.exit_code, BROKEN_CODE)
 STYLES = {0: "green", UNDECIDED_CODE: "yellow"}
 
 
@@ -38,7 +38,7 @@ def command(
     1 over budget, 4 refused, 5 broken or no session when one was expected.
     """
     console = verbatim()
-    settings, now = read_site_notify(), datetime.now(UTC)
+    settings, now = read_site_notify(sends=notify), datetime.now(UTC)
     if notify and settings is None:
         file = paths.site() / NOTIFY
         raise UsageError(f"{file}: does not exist; write it, it names the channels (docs/nights.md)")

@@ -33,6 +33,7 @@ _PHRASES = {
     **dict.fromkeys(("date_type", "date_parsing"), "is no date: write YYYY-MM-DD"),
     "date_from_datetime_parsing": "is no date: write YYYY-MM-DD",
     "literal_error": "is not {expected}",
+    "string_pattern_mismatch": "is not of the form {pattern}",
     **dict.fromkeys(("string_too_short", "too_short"), "is empty"),
 }
 

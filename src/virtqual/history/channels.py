@@ -138,26 +138,27 @@ class Notify(DataModel):
         return senders
 
 
-def read_site_notify() -> Notify | None:
+def read_site_notify(*, sends: bool) -> Notify | None:
     """Read ``notify.yaml`` of the site directory; None if there is none.  See `read_notify`."""
     file = paths.site() / NOTIFY
-    return read_notify(file) if file.exists() else None
+    return read_notify(file, sends=sends) if file.exists() else None
 
 
-def read_notify(file: Path) -> Notify:
+def read_notify(file: Path, *, sends: bool = True) -> Notify:
     """Read ``notify.yaml``.
 
     Raises
     ------
     virtqual.errors.UsageError
-        Other users can write the file; or its mistakes by file, line and key.
+        Its mistakes by file, line and key; or, for a command that `sends`, that other users can write it.
     """
     status = file.lstat()
-    if not paths.is_trusted(status):
+    if sends and not paths.is_trusted(status):
         raise UsageError(
             f"{file}: it belongs to user {status.st_uid}, and names commands to run; write your own"
         )
-    if status.st_mode & 0o022 and not stat.S_ISLNK(status.st_mode) and not paths.is_state_shared():
+    is_writable = status.st_mode & 0o022 and not stat.S_ISLNK(status.st_mode)
+    if sends and is_writable and not paths.is_state_shared():
         raise UsageError(f"{file}: others can write it, and it names commands to run: chmod go-w")
     try:
         text = reading.read_bytes(file, reading.MAX_REVIEWED_BYTES, links=False).decode("utf-8-sig")

@@ -46,13 +46,16 @@ def ask_hosts(system: System) -> System:
             raise InfrastructureError(f"{prefix} no build of the hypervisor (extras.host)")
         if directory:
             files = host_records.find_files(directory) if directory.is_dir() else {directory.name: directory}
-            if hosts := [name for name, file in files.items() if file.stat().st_mtime < oldest]:
+            asked = system.virtual.nodes_of_hosts or files
+            if hosts := [
+                name for name, file in files.items() if name in asked and file.stat().st_mtime < oldest
+            ]:
                 raise InfrastructureError(f"{prefix} no new record of host {', '.join(hosts)} to {directory}")
     if directory and directory.is_dir():
         records = host_records.read(directory, system.virtual.nodes_of_hosts)
         if differences := host_records.find_different_builds(records):
             raise RefusedError(
                 f"the hosts of {system.name} run different builds: {'; '.join(differences)}. "
-                "Bring all to one build, or leave the others' nodes out"
+                "Bring all to one build, or leave the others out of extras.nodes_of_hosts"
             )
     return system

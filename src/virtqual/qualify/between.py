@@ -46,7 +46,7 @@ def recreate_vms(job: Qualification, number: int) -> float | None:
     shown = shlex.join(command)
     job.screen.note(f"creating the VMs anew: {shown}")
     # An allocation of nodes that are gone is of no use.
-    release_allocation(job)
+    ask_patiently(partial(release_allocation, job))
     with job.watch.paused():
         execute.run_logged(command, log, seconds=RECREATION_TIMEOUT_S)
         if lacking := job.watch.wait_until_usable(RECREATION_TIMEOUT_S):

@@ -57,7 +57,7 @@ def check_files(entries: Sequence[Entry] | None, chosen: HypervisorClass) -> Non
 
     The list is not looked at without all checks (None).
     """
-    read_site_notify()
+    read_site_notify(sends=False)
     check_set = project_references().qualifications.get(chosen.name)
     if check_set and entries is not None:
         features = {feature for entry in entries for feature in (entry.feature, entry.needs) if feature}
@@ -68,5 +68,5 @@ def check_files(entries: Sequence[Entry] | None, chosen: HypervisorClass) -> Non
 
 def _refuse(request: Request, reason: str | None) -> None:
     if reason:
-        command = f"`reframe -c checks/ -L --system {request.system}` lists all"
+        command = f"`reframe -L --system {request.system}` lists all"
         raise UsageError(f"{reason.rstrip('.')} ({command})")

@@ -156,6 +156,9 @@ class Terminal:
         for verdict in verdicts:
             if verdict.outcome not in (Outcome.WITHIN, Outcome.BASELINE):
                 self.console.print(Text(verdict.message, style=_STYLE[verdict.outcome.value]))
+            else:
+                for reason in verdict.reasons:
+                    self.console.print(Text(f"{verdict.name}: {reason}", style="yellow"))
         if slow_runs and slow_runs.found:
             self.console.print(Text(f"OVER slow runs: {slow_runs.text}", style=_STYLE["OVER"]))
         for waiver in waivers:

@@ -61,6 +61,7 @@ def load_system(name: str) -> System:
     if name not in files:
         nameless = [file.content for file in files.values() if not file.states_name]
         broken = [f"; not read: {error}" for error in nameless if isinstance(error, UsageError)]
+        broken += [f"; {f.path} defines {other!r}" for other, f in files.items() if f.path.stem == name]
         raise UsageError(
             f"there is no system {shorten(repr(name), 60)}: {suggest(name, files)} A new one needs a system "
             f"file (docs/add-a-system.md){''.join(broken)}"

@@ -102,11 +102,12 @@ class VirtualExtras(PartitionExtras):
             return raw
         if not isinstance(raw.get("host"), str | Path):
             return raw
-        directory = Path(raw["host"])
+        directory, hosts = Path(raw["host"]), raw.get("nodes_of_hosts")
         build = BUILD_NOT_ASKED if raw.get("ask_hosts") else None
         try:
             if directory.is_dir() and (host_records.find_files(directory) or build is None):
-                records = host_records.read(directory)
+                hosts = hosts if isinstance(hosts, Mapping) else ()
+                records = host_records.read(directory, hosts, all_required=False)
                 build = host_records.find_build(host_records.merge(records))
                 # A session on hosts of several builds is refused when it begins.
                 build = build or "; ".join(host_records.find_different_builds(records))
@@ -160,6 +161,8 @@ class VirtualExtras(PartitionExtras):
         if self.ask_hosts and not (self.host.is_file() or host_records.find_files(self.host)):
             return host_facts.make_host({}, "system file")
         if self.host.is_dir():
-            required = () if self.ask_hosts else self.nodes_of_hosts
-            return host_records.merge(host_records.read(self.host, required))
+            all_required = not self.ask_hosts
+            return host_records.merge(
+                host_records.read(self.host, self.nodes_of_hosts, all_required=all_required)
+            )
         return host_facts.load(self.host)

@@ -7,7 +7,7 @@ of ESXi's ``esxcli`` (``HOST.txt``).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -36,20 +36,23 @@ def find_files(directory: Path) -> dict[str, Path]:
     return files
 
 
-def read(directory: Path, required_hosts: Iterable[str] = ()) -> dict[str, Host]:
-    """Read the records of a directory.
+def read(directory: Path, hosts: Collection[str] = (), *, all_required: bool = True) -> dict[str, Host]:
+    """Read the records of some hosts; of all that a directory has, if none is named.
 
     Raises
     ------
     UsageError
-        A required host has no record, no host has one, or a record is not of its form.
+        A host that is named has no record (if `all_required`), none has one, or a record is not of its form.
     """
-    files = find_files(directory)
-    missing_hosts = sorted(set(required_hosts) - files.keys())
+    files = {name: path for name, path in find_files(directory).items() if not hosts or name in hosts}
+    missing_hosts = sorted(set(hosts) - files.keys()) if all_required else []
     if missing_hosts or not files:
-        hosts = f"host {', '.join(missing_hosts)}" if missing_hosts else "any host"
-        raise UsageError(f"{directory}: no record of {hosts} (HOST.json or HOST.txt)")
-    return {name: _read_record(path, path.stat().st_mtime_ns) for name, path in files.items()}
+        missing = f"host {', '.join(missing_hosts)}" if missing_hosts else "any host"
+        raise UsageError(f"{directory}: no record of {missing} (HOST.json or HOST.txt)")
+    try:
+        return {name: _read_record(path, path.stat().st_mtime_ns) for name, path in files.items()}
+    except OSError as error:
+        raise UsageError(f"{error.filename or directory}: cannot be read ({error.strerror})") from None
 
 
 @lru_cache(maxsize=1024)

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from virtqual.errors import InfrastructureError, VirtqualError
 from virtqual.files.wording import list_names, node_sort_key
@@ -60,17 +60,17 @@ def _is_completing(seen: NodeState) -> bool:
 
 @dataclass(frozen=True)
 class _Doubt:
-    """A node that cannot run jobs: since when (monotonic s), the number of glances, and the last state."""
+    """A node that cannot run jobs: since when (monotonic s), and the last state."""
 
     since: float
-    glances: int
     seen: NodeState
 
     def explain_loss(self, now: float) -> str | None:
         """Return why the node is lost; None while that is not sure."""
         state, waited = self.seen.state, now - self.since
         if state.rstrip(_MARKS) in _LOST_STATES:
-            return f"is {self.seen}" if self.glances >= 2 else None
+            # One glance decides nothing, nor do two at once, of the background and of `settle`.
+            return f"is {self.seen}" if waited >= _OWN_GLANCE_INTERVAL_S else None
         if waited < NODE_TIMEOUT_S * (2 if _is_completing(self.seen) else 1):
             return None
         if state.startswith("completing"):
@@ -85,7 +85,7 @@ class Watch:
     """The nodes that could run jobs when the session began, and those of them that are lost."""
 
     system: System
-    #: A sentence for each lost node, by name, and for ``slurmctld`` and ``job NUMBER``.
+    #: A sentence for each lost node, by name, and for ``slurmctld``, ``job NUMBER`` and the ``watch``.
     lost: dict[str, str] = field(default_factory=dict)
     #: Returns the jobs whose end is awaited, and steps of such jobs.
     jobs: Callable[[], Iterable[str]] = tuple
@@ -266,14 +266,22 @@ class Watch:
                 continue
             doubt = self._doubts.get(node)
             if doubt is None or _is_completing(doubt.seen) != _is_completing(seen):
-                doubt = _Doubt(now, 0, seen)
-            self._doubts[node] = doubt = _Doubt(doubt.since, doubt.glances + 1, seen)
+                doubt = _Doubt(now, seen)
+            self._doubts[node] = doubt = replace(doubt, seen=seen)
             if loss := doubt.explain_loss(now):
                 self.lost[node] = f"node {node} {loss}"
         if len(nodes - self.lost.keys()) < min(self.system.partition(side).extras.nodes, len(nodes)):
             self.stop.set()
 
     def _loop(self) -> None:
+        try:
+            self._follow()
+        except Exception as error:
+            # Without it lost nodes go unnoticed, and the allocation ends for want of heartbeats.
+            self.lost["watch"] = f"the watch of the nodes has ended: {error!r}"
+            self.stop.set()
+
+    def _follow(self) -> None:
         interval, last_question, forgotten = choose_glance_interval(self.system), time.monotonic(), set[str]()
         while not self._ended.wait(interval):
             self.ask()

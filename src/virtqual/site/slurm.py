@@ -375,6 +375,8 @@ def _ask(command: Sequence[str], seconds: float = _QUESTION_TIMEOUT_S) -> str:
     if completed.returncode:
         lines = (completed.stderr or completed.stdout).strip().splitlines()
         reason = lines[-1] if lines else f"exit code {completed.returncode}"
+        if "configuration source" in reason:
+            reason += "; run this on a machine of the cluster"
         # Most of Slurm's commands begin the line with their own name.
         raise SilentError(f"{command[0]}: {reason.removeprefix(f'{command[0]}: ')}")
     return completed.stdout

@@ -135,7 +135,9 @@ def read_budget(value: str | float) -> float:
             number = float(value)
         except ValueError:
             number = math.nan
-        fraction = number - 1 if number >= 1 else number if number < 0.5 else math.nan
+        # A person's 1 may be meant as 1 %; a log has 1.0 for a budget of 0 %.
+        is_factor = number > 1 or (number == 1 and not isinstance(value, str))
+        fraction = number - 1 if is_factor else number if number < 0.5 else math.nan
     if not (isinstance(fraction, float) and 0 <= fraction < 1):
-        raise ValueError(f"{value} is no budget or margin: write 5% (1.05 and 0.05 mean the same)")
+        raise ValueError(f"{value} is no budget or margin: write 5%, from 0% to below 100%")
     return fraction

@@ -52,6 +52,12 @@ def run(*arguments):
     return done.exit_code, " ".join(done.output.split())
 
 
+def test_no_session_at_all_is_said(state):
+    """Such as with a wrong VIRTQUAL_STATE in a job of every night."""
+    code, said = run("check")
+    assert (code, "there is no session yet below" in said) == (5, True)
+
+
 def rewrite(directory, kind, edit):
     """Replace the events of a kind as an attacker can, who seals the lines again."""
     log = Log(directory)

@@ -367,7 +367,7 @@ def test_a_class_whose_gate_is_the_change_records_a_baseline(judge):
 def test_reviewed_budgets_come_before_stated_ones(judge):
     known = rows(1.06, 18, metric="namd_elapsed", noise=0.001)
     other = rows(1.06, 18, metric="mine", noise=0.001)
-    tight = ("--budget", "1", "--margin", "0.01")
+    tight = ("--budget", "0%", "--margin", "0.01")
     series, _ = lines(judge(known + other, "--class", "kvm", *tight, "--json"))
     assert [line["outcome"] for line in series] == ["WITHIN", "OVER"]
     done = judge(known + other, "--class", "kvm", code=2)
@@ -455,6 +455,8 @@ def test_a_value_that_is_none_makes_its_pair_invalid(judge, value):
     assert series["pairs"] == 7
     (reason,) = [reason for reason in series["reasons"] if "left out" in reason]
     assert "pair 2 left out: native run reported" in reason
+    shown = " ".join(judge(table, *STATED).output.split())
+    assert (series["outcome"], reason in shown) == ("WITHIN", True)
 
 
 def change(row, **fields):
@@ -573,6 +575,7 @@ def test_of_many_mistakes_the_first_are_told_and_the_others_counted(judge):
     [
         (("--budget", "1.05"), "belong together"),
         (("--budget", "5", "--margin", "0.03"), "5 is no budget or margin: write 5%"),
+        (("--budget", "1", "--margin", "3%"), "1 is no budget or margin: write 5%"),
         (("--budget", "1.05", "--margin", "3"), "3 is no budget or margin: write 5%"),
         (("--budget", "nan", "--margin", "0.03"), "nan is no budget or margin"),
         (("--class", "kvn"), "unknown class 'kvn': did you mean kvm"),

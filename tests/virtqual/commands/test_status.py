@@ -135,6 +135,14 @@ def test_a_session_that_makes_no_sense_hides_no_other(nights, monkeypatch):
     assert (code, "OVER since 2026-01-01" in line, "3 values for 2 points" in line) == (1, True, True)
 
 
+def test_a_session_that_ended_by_a_mistake_is_no_good_news(nights, monkeypatch):
+    odd = nights(date(2026, 1, 1), 1.0)
+    file_of(odd).unlink(missing_ok=True)
+    read, broken = summary.Summary.of, {"exit_code": 2, "outcome": "BROKEN"}
+    monkeypatch.setattr(summary.Summary, "of", lambda *a, **more: read(*a, **more).model_copy(update=broken))
+    assert said()[0] == 2
+
+
 def test_notices_are_sent_once(nights, tmp_path):
     assert "names the channels" in said("--notify")[1]
     told = tmp_path / "told"

@@ -55,9 +55,15 @@ def test_a_host_without_a_record_is_named(tmp_path):
         host_records.read(write(tmp_path, a=QEMU), ["a", "d", "c"])
     with pytest.raises(UsageError, match="no record of any host"):
         host_records.read(tmp_path / "none")
+    assert host_records.read(tmp_path, ["a", "d"], all_required=False).keys() == {"a"}
     (tmp_path / "a.txt").write_text("")
     with pytest.raises(UsageError, match=r"two records of host a: a\.json, a\.txt"):
         host_records.read(tmp_path)
+    (tmp_path / "a.txt").unlink()
+    (tmp_path / "lost.txt").symlink_to(tmp_path / "gone")
+    with pytest.raises(UsageError, match=r"lost\.txt: cannot be read \(No such file"):
+        host_records.read(tmp_path)
+    assert host_records.read(tmp_path, ["a"]).keys() == {"a"}
 
 
 def test_what_the_script_printed_on_a_host_is_a_record(tmp_path):

@@ -94,6 +94,26 @@ def test_one_glance_decides_nothing(watch, state):
     assert (made.lost, made.stop.is_set()) == ({}, False)
 
 
+def test_two_glances_at_one_time_decide_nothing(watch):
+    """The background and `settle` may both ask."""
+    made, goes_by, clock = watch
+    goes_by(3, "down")
+    made.ask()
+    assert made.lost == {}
+    clock.now += 3
+    made.ask()
+    assert made.stop.is_set()
+
+
+def test_a_watch_that_ends_by_an_error_stops_the_session(watch, monkeypatch):
+    made = watch[0]
+    monkeypatch.setattr(made, "ask", lambda: 1 / 0)
+    made._ended = SimpleNamespace(wait=lambda seconds: False)
+    made._loop()
+    assert "watch of the nodes has ended: ZeroDivisionError" in made.lost["watch"]
+    assert made.stop.is_set()
+
+
 def test_unknown_for_some_seconds_is_a_restart(watch):
     made, goes_by, _ = watch
     for _ in range(3):

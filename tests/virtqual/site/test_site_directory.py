@@ -58,6 +58,8 @@ def test_a_directory_that_is_not_empty_is_left_as_it_is(made):
             f"virtqual: {directory} is not an empty directory: name one that does not exist yet\n"
         )
     assert (made / "README.md").read_text() == "mine"
+    done = call("site", "init", made / "README.md/site", code=2)
+    assert done.output == f"virtqual: {made}/README.md/site cannot be made: Not a directory\n"
 
 
 def test_the_example_of_a_system_and_of_references_is_right(made, monkeypatch):

@@ -282,6 +282,12 @@ def test_a_system_that_is_unknown_may_be_in_a_file_that_is_broken(sites):
         configuration.load_system("cluster")
 
 
+def test_a_file_that_defines_another_system_than_its_name_says_is_named(sites):
+    (sites / "right.py").rename(sites / "mysite.py")
+    with pytest.raises(UsageError, match=r"no system 'mysite'.*; .*mysite\.py defines 'right'"):
+        configuration.load_system("mysite")
+
+
 def test_two_files_of_one_system_are_refused_and_a_broken_one_hides_none(sites, tmp_path):
     other = tmp_path / "site/systems/right.py"
     other.parent.mkdir(parents=True)
