@@ -93,8 +93,7 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded, Judging):
             session = plain.find_session(self.current_environ.name)
         except (VirtqualError, PairingError) as error:
             raise SanityError(str(error)) from error
-        series = {result.series for run in session.runs if run.check == self.case for result in run.results}
-        self.verdicts = [verdict for verdict in session.verdicts if verdict.series in series]
+        self.verdicts = session.find_verdicts(self.case)
         messages = [verdict.message for verdict in self.verdicts]
         self.verdict = "\n".join(messages)
         for message in messages:
@@ -135,4 +134,4 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded, Judging):
             elif verdict.change:
                 value, unit = math.exp(verdict.change.log), "x earlier"
             function = sn.make_performance_function(sn.defer(value), unit)
-            self.perf_variables[f"{verdict.metric} {verdict.setting}"] = function
+            self.perf_variables[verdict.name] = function

@@ -83,7 +83,7 @@ def _show(session: Session, console: Console) -> None:
             table.add_row(label, *figures)
         console.print(table)
         for number, verdict in part:
-            console.print(f"[{number}] {verdict.metric} {verdict.setting}", style="dim")
+            console.print(f"[{number}] {verdict.name}", style="dim")
 
 
 def _compare_host(verdict: Verdict, host: str, kind: Set[str], outliers: Set[str]) -> str:

@@ -20,7 +20,7 @@ from virtqual.references.marks import Mark
 from virtqual.session.summary import Summary
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.estimate import Floats, Ints
-from virtqual.verdict.notation import Direction, describe_slowdown, describe_slowdown_briefly
+from virtqual.verdict.notation import Direction, describe_slowdown, describe_slowdown_briefly, sign_of
 from virtqual.verdict.waiver import Waiver
 
 #: Prefix of the facts that define a build.
@@ -171,7 +171,7 @@ def make_place(
 def _make_history(builds: Ints, verdicts: Sequence[Verdict], in_time: Ints) -> History:
     spreads = np.array([verdict.spread for verdict in verdicts], dtype=np.float64)
     pairs = np.array([verdict.pairs for verdict in verdicts])
-    sign = 1 if verdicts[0].better == "lower" else -1
+    sign = sign_of(verdicts[0].better)
     native = sign * np.log([verdict.native or math.nan for verdict in verdicts])
     virtual = sign * np.log([verdict.virtual or math.nan for verdict in verdicts])
     log = np.array([verdict.overhead.log if verdict.overhead else math.nan for verdict in verdicts])

@@ -17,7 +17,7 @@ from virtqual.session.pairing import series_of
 from virtqual.session.session import Session
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.estimate import Floats
-from virtqual.verdict.notation import Direction, describe_slowdown, describe_slowdown_briefly
+from virtqual.verdict.notation import Direction, describe_slowdown, describe_slowdown_briefly, sign_of
 from virtqual.verdict.pairs import Side
 
 
@@ -111,7 +111,7 @@ def _mark_extremes(rows: Sequence[ComparedSeries]) -> list[ComparedSeries]:
 
 def _find_cost(values: Floats, base: Floats, better: Direction) -> float:
     """Return ln(values/base), positive is worse; of a curve the mean over its sizes."""
-    return (1 if better == "lower" else -1) * float(np.mean(np.log(values / base)))
+    return sign_of(better) * float(np.mean(np.log(values / base)))
 
 
 def differing(sessions: Sequence[Session]) -> Iterator[tuple[str, list[tuple[str, str]]]]:

@@ -67,9 +67,8 @@ def markdown_of(session: Session) -> str:
 
 
 def _format_row(verdict: Verdict) -> str:
-    values = ("-" if value is None else format_value(value) for value in (verdict.native, verdict.virtual))
-    outcome = verdict.outcome.value + (" waived" if verdict.waived else "")
-    judged = verdict.text, verdict.budget, outcome, str(verdict.pairs)
+    values = (format_value(value) for value in (verdict.native, verdict.virtual))
+    judged = verdict.text, verdict.budget, verdict.word, str(verdict.pairs)
     cells = (verdict.name, *values, verdict.unit, *judged)
     return f"| {' | '.join(map(_escape, cells))} |"
 

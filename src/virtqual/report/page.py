@@ -42,7 +42,7 @@ from virtqual.session.pairing import checks_of, series_of
 from virtqual.session.session import Session
 from virtqual.site.held import DEFAULT_NODES
 from virtqual.verdict import Outcome, Verdict
-from virtqual.verdict.notation import Direction, describe_bounds, describe_slowdown, format_value
+from virtqual.verdict.notation import Direction, describe_bounds, describe_slowdown, format_value, sign_of
 from virtqual.verdict.outliers import Outlier, without_hosts
 from virtqual.verdict.pairs import SIDES, Pair, Series, Side
 from virtqual.verdict.places import places_of
@@ -161,7 +161,7 @@ def make_environment() -> Environment:
         undefined=StrictUndefined,
         finalize=_finalize,
     )
-    environment.filters["value"] = lambda value: "-" if value is None else format_value(value)
+    environment.filters["value"] = format_value
     environment.filters["time"] = _format_time
     environment.globals.update(BAR=plots.BAR, WIDTH=plots.WIDTH, WIDE=plots.WIDE, HEIGHT=plots.HEIGHT)
     return environment
@@ -325,7 +325,7 @@ def _load_claims() -> list[tuple[Study, Claim, PublishedCase]]:
 def _describe_claim(study: Study, claim: Claim, case: PublishedCase, better: Direction) -> str:
     """Return the claim of a study on a metric, in a line."""
     reference, candidate = case.values
-    log = math.log(candidate / reference) * (1 if better == "lower" else -1)
+    log = math.log(candidate / reference) * sign_of(better)
     source = study.study
     sizes = f", {format_value(min(case.sizes))} to {format_value(max(case.sizes))}" if case.sizes else ""
     return (
@@ -392,7 +392,7 @@ def _draw_ratios(verdict: Verdict, claims: Sequence[PublishedCase]) -> plots.Cur
     if len(limits) == len(sizes):
         bands.append(("budget", sizes, limits))
     if verdict.gate == "overhead":
-        bands += [_make_claim_band(case, 1 if verdict.better == "lower" else -1) for case in claims]
+        bands += [_make_claim_band(case, sign_of(verdict.better)) for case in claims]
     return plots.draw_curves(bands, has_ratios=True)
 
 

@@ -259,10 +259,9 @@ def table_of(verdicts: Sequence[Verdict]) -> Table:
 
 
 def _row(verdict: Verdict, estimate: Interval | None, *, beside: bool) -> tuple[str | Text, ...]:
-    values = ("-" if value is None else format_value(value) for value in (verdict.native, verdict.virtual))
+    values = (format_value(value) for value in (verdict.native, verdict.virtual))
     shown = estimate.brief_text(verdict.better) if estimate else "-"
-    outcome = verdict.outcome.value
-    word = Text(outcome + (" waived" if verdict.waived else ""), style=_STYLE[outcome])
+    word = Text(verdict.word, style=_STYLE[verdict.outcome.value])
     if beside:
         return ("  change", "", "", "", shown, word, str(verdict.pairs))
     return (verdict.name, *values, verdict.unit, shown, word, str(verdict.pairs))

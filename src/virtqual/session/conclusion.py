@@ -134,7 +134,7 @@ def _first_reason(session: Session) -> str:
     reasons = [f"{check}: {why}" for check, whys in session.refused.items() for why in whys[:1]]
     for verdict in session.verdicts:
         if verdict.outcome is Outcome.INVALID and verdict.reasons:
-            reasons.append(f"{verdict.metric} {verdict.setting}: {verdict.reasons[0]}")
+            reasons.append(f"{verdict.name}: {verdict.reasons[0]}")
     if not reasons:
         return ""
     return f" ({reasons[0]})" if len(reasons) == 1 else f" (the first: {reasons[0]})"

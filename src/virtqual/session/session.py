@@ -381,8 +381,12 @@ class Session(SessionDocument):
         for name in Conclusion.model_fields:
             setattr(self, name, getattr(conclusion, name))
 
+    def find_verdicts(self, check: str) -> list[Verdict]:
+        """Return the verdicts on what a check measured."""
+        series = {result.series for run in self.runs if run.check == check for result in run.results}
+        return [verdict for verdict in self.verdicts if verdict.series in series]
+
     def has_passed(self, check: str) -> bool:
         """Return whether all series that a check measured are within their budgets, or waived."""
-        series = {result.series for run in self.runs if run.check == check for result in run.results}
-        verdicts = [verdict for verdict in self.verdicts if verdict.series in series]
+        verdicts = self.find_verdicts(check)
         return bool(verdicts) and all(verdict.passes for verdict in verdicts)

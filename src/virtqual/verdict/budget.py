@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from virtqual.files.datafile import DataModel, Text
 from virtqual.verdict.estimate import Floats
 from virtqual.verdict.metric import Metric, NotNegative, Positive, Target
-from virtqual.verdict.notation import PERCENT, format_percent
+from virtqual.verdict.notation import PERCENT, format_percent, sign_of
 
 Gate = Literal["overhead", "change"]
 Fraction = Annotated[float, Field(gt=0, lt=1), PERCENT]
@@ -208,7 +208,7 @@ class Budget(DataModel):
                 f"{metric.name}{size}: budget plus margin allow everything to be lost "
                 f"({fraction[worst] + max_margin[worst]:.0%} of {native[worst]:g} {metric.unit})."
             )
-        sign = 1 if metric.better == "lower" else -1
+        sign = sign_of(metric.better)
         allowed = np.stack([fraction, fraction + margin, fraction + max_margin])
         limit, with_margin, widest = sign * np.log1p(sign * allowed)
         return limit, with_margin - limit, widest - limit

@@ -19,8 +19,15 @@ MAX_SHOWN = 1000
 """The largest factor that is written out."""
 
 
-def format_value(value: float) -> str:
-    """Return a value with four significant digits and no exponent for everyday sizes."""
+def sign_of(better: Direction) -> int:
+    """Return 1 if less is better, else -1: times ln(virtual/native), positive is worse."""
+    return 1 if better == "lower" else -1
+
+
+def format_value(value: float | None) -> str:
+    """Return a value with four significant digits and no exponent for everyday sizes; ``-`` for None."""
+    if value is None:
+        return "-"
     if abs(value) >= 1e12:
         return f"{value:.3e}"
     # Rounded to four digits it would have an exponent from here on.

@@ -17,6 +17,7 @@ from virtqual.verdict.budget import Budget
 from virtqual.verdict.clock import HONEST_SHARE, CoarseClock, find_coarse_clock, find_steps
 from virtqual.verdict.estimate import Floats, median
 from virtqual.verdict.metric import Metric
+from virtqual.verdict.notation import sign_of
 
 Side = Literal["native", "virtual"]
 
@@ -204,8 +205,8 @@ class Series:
     @cached_property
     def differences(self) -> Floats:
         """ln(virtual/native) of the valid pairs, positive if virtual is worse; shape (n_pairs, n_points)."""
-        sign = 1.0 if self.metric.better == "lower" else -1.0
-        return np.asarray(sign * np.log(self.values["virtual"] / self.values["native"]))
+        ratios = self.values["virtual"] / self.values["native"]
+        return np.asarray(sign_of(self.metric.better) * np.log(ratios))
 
     def costs(self, pairs: Sequence[Pair]) -> Floats:
         """Return the logarithms of values, larger is worse, shape (2, n_pairs, n_points)."""
@@ -213,7 +214,7 @@ class Series:
             values = np.stack([self.values[side] for side in SIDES])
         else:
             values = np.array([[getattr(pair, side).values for pair in pairs] for side in SIDES])
-        return np.log(values) if self.metric.better == "lower" else -np.log(values)
+        return np.asarray(sign_of(self.metric.better) * np.log(values))
 
     def refused(self, side: Side) -> int:
         """Return how many runs of a side do not count, or are missing although their peers are there."""

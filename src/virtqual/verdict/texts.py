@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from virtqual.files.wording import mask_numbers
+from virtqual.files.wording import mask_numbers, pluralize
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.case import Case
 from virtqual.verdict.metric import Metric
-from virtqual.verdict.notation import describe_slowdown, format_percent, format_value
+from virtqual.verdict.notation import describe_slowdown, format_percent, format_value, sign_of
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.pairs import Series
 from virtqual.verdict.rule import FLOOR, LOOKS, MIN_BOOTS, RuleAnswer, Ruling
@@ -47,7 +47,7 @@ def message(verdict: Verdict, metric: Metric, margin_note: str = "") -> str:
     allowed = "change allowed" if verdict.gate == "change" else "budget"
     budget = "" if is_baseline else f"{allowed} {verdict.budget}{margin_note}; "
     values = f"native {format_value(native)}, virtual {format_value(virtual)} {metric.unit}"
-    pairs = f"{verdict.pairs} pair{'' if verdict.pairs == 1 else 's'}{' of one boot' * (verdict.boots == 1)}"
+    pairs = pluralize(verdict.pairs, "pair") + " of one boot" * (verdict.boots == 1)
     text = f"{head}: {subject}{estimate}; {values}; {budget}{pairs}"
     return text + ("\n" + "; ".join(verdict.reasons) if verdict.reasons else "")
 
@@ -77,7 +77,7 @@ def margin_note(case: Case, answer: RuleAnswer) -> str:
     limit, stated, _ = case.limits
     if case.baseline is None or not np.any(answer.margin > stated + 1e-9):
         return ""
-    sign = 1 if case.series.metric.better == "lower" else -1
+    sign = sign_of(case.series.metric.better)
     widest = np.max(sign * (np.exp(sign * (limit + answer.margin)) - np.exp(sign * limit)))
     return f", here {format_percent(round(widest, 3))} against {len(case.baseline.valid)} earlier pairs"
 

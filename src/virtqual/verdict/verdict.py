@@ -139,6 +139,11 @@ class Verdict(_Stored, frozen=False):
         return f"{self.metric} {self.setting}"
 
     @property
+    def word(self) -> str:
+        """The outcome, and whether it is waived."""
+        return f"{self.outcome.value} waived" if self.waived else self.outcome.value
+
+    @property
     def title(self) -> str:
         """The name, with a note if the change was judged."""
         return f"{self.name} (change)" if self.gate == "change" else self.name
