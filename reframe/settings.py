@@ -1,7 +1,6 @@
 """ReFrame's site configuration: one system a file under ``systems/``, environments from the stacks."""
 
 import sys
-from pathlib import Path
 
 from virtqual.errors import VirtqualError
 from virtqual.harness import guards, steps
@@ -11,6 +10,6 @@ from virtqual.site import configuration as site
 guards.install(plain.run_session)
 steps.install()
 try:
-    site_configuration = site.configuration(Path(__file__).parent / "systems")
+    site_configuration = site.configuration()
 except VirtqualError as error:
     sys.exit(f"virtqual: {error}")

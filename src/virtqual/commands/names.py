@@ -28,7 +28,7 @@ def select_sessions(
     readable = [session for session in sessions if isinstance(session, Summary)]
     systems = {session.system for session in readable}
     if system and system not in systems:
-        systems |= read_systems(paths.root() / "reframe/systems").keys()
+        systems |= read_systems().keys()
         _check_name("system", system, systems)
     classes = {session.hypervisor_class for session in readable}
     if hypervisor_class and hypervisor_class not in classes:

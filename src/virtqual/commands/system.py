@@ -167,7 +167,7 @@ def _find_new_file(name: str) -> Path:
     if not systems.is_name(name):
         raise UsageError(f"{name!r} {systems.NO_NAME}")
     file = paths.site() / "systems" / f"{name}.py"
-    other = read_systems(paths.root() / "reframe/systems").get(name)
+    other = read_systems().get(name)
     if other and other.path != file:
         raise UsageError(f"system {name!r} is defined by {other.path}: choose another name")
     return file

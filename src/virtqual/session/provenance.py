@@ -19,7 +19,7 @@ from virtqual.site.configuration import find_system_files
 @cache
 def provenance() -> Provenance:
     """Return the provenance of the judgements of this process, read once."""
-    systems = find_system_files(paths.root() / "reframe" / "systems")
+    systems = find_system_files()
     reviewed = (paths.references(), paths.site_references())
     packages = sorted(f"{package.name}=={package.version}" for package in distributions())
     return Provenance(

@@ -27,19 +27,17 @@ EXIT_ON_ERROR = "trap 'code=$?; echo \"exit code $code of: $BASH_COMMAND\" >&2; 
 _LISTING_OPTIONS = {"-l", "--list", "-L", "--list-detailed", "--list-tags"}
 
 
-def find_system_files(directory: Path) -> list[Path]:
-    """Return the system files of a directory, then those of the site."""
-    directories = directory, paths.site() / "systems"
+def find_system_files() -> list[Path]:
+    """Return the system files of the project, then those of the site."""
+    directories = paths.root() / "reframe/systems", paths.site() / "systems"
     return [file for path in directories for file in sorted(path.glob("[!_.]*.py"))]
 
 
-def read_systems(directory: Path) -> dict[str, SystemFile]:
+def read_systems() -> dict[str, SystemFile]:
     """Return every system file by the name of its system."""
     files: dict[str, SystemFile] = {}
     # A broken file that has only its own name hides no system of that name.
-    for file in sorted(
-        map(systems.read, find_system_files(directory)), key=lambda file: not file.states_name
-    ):
+    for file in sorted(map(systems.read, find_system_files()), key=lambda file: not file.states_name):
         other = files.setdefault(file.name, file)
         if other is not file and file.states_name:
             error = UsageError(f"system {file.name!r} is defined twice, by {other.path} and by {file.path}")
@@ -57,7 +55,7 @@ def load_system(name: str) -> System:
     InfrastructureError
         The system is not available at the moment; the message says why.
     """
-    files = read_systems(paths.root() / "reframe/systems")
+    files = read_systems()
     if name not in files:
         nameless = [file.content for file in files.values() if not file.states_name]
         broken = [f"; not read: {error}" for error in nameless if isinstance(error, UsageError)]
@@ -69,8 +67,8 @@ def load_system(name: str) -> System:
     return files[name].load()
 
 
-def configuration(directory: Path) -> dict[str, Any]:
-    """Build ReFrame's ``site_configuration`` from a directory of system files.
+def configuration() -> dict[str, Any]:
+    """Build ReFrame's ``site_configuration``.
 
     Raises
     ------
@@ -79,7 +77,7 @@ def configuration(directory: Path) -> dict[str, Any]:
     """
     stacks = manifest.load_all(paths.stacks())
     state = paths.state()
-    files = read_systems(directory).values()
+    files = read_systems().values()
     return {
         "systems": [_configure_system(file, stacks) for file in files],
         "environments": [

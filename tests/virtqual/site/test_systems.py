@@ -163,10 +163,13 @@ def test_a_size_of_hpl_that_no_node_can_hold(example):
 def configure(tmp_path, monkeypatch):
     """Return a function that returns ReFrame's configuration for one system."""
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
+    monkeypatch.setenv("VIRTQUAL_ROOT", str(tmp_path))
+    directory = tmp_path / "reframe/systems"
+    directory.mkdir(parents=True)
 
     def make(system):
-        (tmp_path / "mysite.py").write_text(f"system = {system!r}\n")
-        return configuration.configuration(tmp_path)
+        (directory / "mysite.py").write_text(f"system = {system!r}\n")
+        return configuration.configuration()
 
     return make
 
@@ -255,7 +258,7 @@ def test_a_broken_file_stops_its_own_system_only(sites, text, code, says):
     with pytest.raises(VirtqualError, match=says) as error:
         configuration.load_system("broken")
     assert error.value.exit_code == code
-    listed = {system["name"]: system for system in configuration.configuration(sites)["systems"]}
+    listed = {system["name"]: system for system in configuration.configuration()["systems"]}
     assert listed["right"]["partitions"][0]["name"] == "bare"
     assert listed["broken"]["descr"] in str(error.value)
     assert [partition["name"] for partition in listed["broken"]["partitions"]] == ["absent"]
@@ -298,7 +301,7 @@ def test_two_files_of_one_system_are_refused_and_a_broken_one_hides_none(sites, 
         UsageError, match=r"'right' is defined twice, by .*systems/right\.py and by .*right\.py"
     ):
         configuration.load_system("right")
-    assert [system["name"] for system in configuration.configuration(sites)["systems"]] == ["right"]
+    assert [system["name"] for system in configuration.configuration()["systems"]] == ["right"]
 
 
 def test_a_device_in_place_of_a_system_file_is_not_read_for_ever(sites):
@@ -332,12 +335,12 @@ def test_a_state_directory_that_cannot_be_written_is_named(sites, tmp_path, monk
     for state in (tmp_path / "file", Path("/proc/1/task")):
         monkeypatch.setenv("VIRTQUAL_STATE", str(state))
         with pytest.raises(InfrastructureError, match=rf"{state}/log: .*VIRTQUAL_STATE"):
-            configuration.configuration(sites)
+            configuration.configuration()
 
 
 def test_the_nodes_that_a_session_uses_are_those_that_the_checks_see(sites, monkeypatch):
     def count_nodes():
-        listed = {system["name"]: system for system in configuration.configuration(sites)["systems"]}
+        listed = {system["name"]: system for system in configuration.configuration()["systems"]}
         return [partition["extras"]["nodes"] for partition in listed["right"]["partitions"]]
 
     assert count_nodes() == [8, 8]
