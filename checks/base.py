@@ -15,6 +15,7 @@ from virtqual.programs.text import OutputError
 from virtqual.runs import Answer
 from virtqual.site import held
 from virtqual.stack.manifest import is_same_version
+from virtqual.verdict.pairs import SIDES
 
 from . import counts
 from .repeated import Repeated
@@ -94,7 +95,7 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
             return f"needs {cls.nodes} nodes on each side"
         if cls.least_cores > counts.cores():
             return f"needs nodes of {cls.least_cores} cores"
-        for side in ("native", "virtual"):
+        for side in SIDES:
             partition = counts.find_partition(side)
             if cls.needs and not (partition and cls.needs in partition.features):
                 return f"needs a {side} partition with the feature {cls.needs!r}"

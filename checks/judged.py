@@ -20,6 +20,7 @@ from reframe.utility import import_module_from_file
 from virtqual.files.wording import describe_first_mistake
 from virtqual.references import project_metrics
 from virtqual.runs import Declared, Result
+from virtqual.verdict.pairs import SIDES
 
 from . import counts
 from .overhead import get_class_value, simple_test
@@ -57,7 +58,7 @@ class Foreign(Sampled):
     @classmethod
     def explain_unfit(cls, case):
         """Return why no partition or stack fits what it asks for."""
-        for side in ("native", "virtual"):
+        for side in SIDES:
             fitting = rt.valid_sysenv_comb(cls.systems(side), cls.environments())
             if counts.find_partition(side) and not any(fitting.values()):
                 return (

@@ -19,7 +19,7 @@ from virtqual.identity import seen
 from virtqual.qualify import plain
 from virtqual.site import held
 from virtqual.verdict import Outcome
-from virtqual.verdict.pairs import PairingError
+from virtqual.verdict.pairs import SIDES, PairingError
 
 from .guarded import Guarded
 from .selection import find_slots, format_case
@@ -110,7 +110,7 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded, Judging):
 
     def report_communication(self, session):
         """Report the share of communication, which is not judged: it shows how much the network counts."""
-        for side in ("native", "virtual"):
+        for side in SIDES:
             runs = [run for run in session.runs if (run.check, run.side) == (self.case, side)]
             noted = [run.communication for run in runs if run.communication is not None]
             if shares := [share for share in noted if seen(share)]:

@@ -5,6 +5,7 @@ import reframe as rfm
 from virtqual.job import notes
 from virtqual.site import hosts as shared_hosts
 from virtqual.site.hosts import Size
+from virtqual.verdict.pairs import SIDES
 
 from . import counts
 
@@ -23,7 +24,7 @@ class VmsOfOneHost(rfm.RegressionTestPlugin):
         A side that is not selected lacks nothing: it has no runs.
         """
         count = counts.parse_layout(case.layout)[0]
-        native, virtual = map(counts.find_partition, ("native", "virtual"))
+        native, virtual = map(counts.find_partition, SIDES)
         hosts = virtual.extras.get("nodes_of_hosts", {}) if virtual else {}
         if virtual and not shared_hosts.select_nodes_of_one_host(hosts, count):
             return f"needs {count} VMs of one host (extras.nodes_of_hosts of the virtual partition)"

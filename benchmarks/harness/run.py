@@ -119,7 +119,7 @@ def measure_bare_srun(case: dict) -> float:
 def format_table(rows: list[tuple[str, str, float, float]]) -> str:
     """Return the table of rows of side, check, seconds in the suite, and seconds of the bare srun."""
     lines = [f"{'seconds (medians)':<44}{'suite':>8}{'srun':>8}{'more':>8}"]
-    for side in ("native", "virtual"):
+    for side in SIDES:
         rows_of_side = [row for row in rows if row[0] == side]
         for check in dict.fromkeys(row[1] for row in rows_of_side):
             pairs = [row[2:] for row in rows_of_side if row[1] == check]

@@ -25,6 +25,7 @@ from vcluster import cluster
 from vcluster.directory import StateDirectory
 from virtqual import paths
 from virtqual.stack import manifest
+from virtqual.verdict.pairs import SIDES
 
 STEPS = 10
 # Ranks that wait for small messages make system calls all the time, which shows faults of interrupts.
@@ -94,7 +95,7 @@ def main() -> int:
     if len(state.hosts) > 1:
         # One rank a node: hosts may share CPUs, and ranks that poll for messages wait for each other.
         cases += [(lammps, 2), (netpipe, 2)]
-    for (program, nodes), side in itertools.cycle(itertools.product(cases, ("native", "virtual"))):
+    for (program, nodes), side in itertools.cycle(itertools.product(cases, SIDES)):
         if time.monotonic() - start > options.seconds:
             break
         runs.append(run_program(program, side, nodes, cpus if nodes == 1 else nodes, folder))

@@ -112,7 +112,7 @@ def order_slots(
     return slots
 
 
-def find_previous(slot: Slot, slots: Sequence[Slot], rotation: Rotation = ONE_PLACE) -> list[Slot]:
+def find_previous(slot: Slot, slots: Sequence[Slot], rotation: Rotation) -> list[Slot]:
     """Return the slots whose runs must have ended before the run of a slot begins.
 
     Runs of one place follow each other, and so do those of one VM.  A place's first pair waits for the

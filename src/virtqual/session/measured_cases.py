@@ -36,7 +36,7 @@ class CaseMaker:
     stated: Mapping[Gate, Budget]
     _problems: dict[tuple[str, str], Problem] = field(default_factory=dict, init=False)
 
-    def make_all(self, sessions: Mapping[str, Sequence[FileSeries]], against: str = "") -> list[list[Case]]:
+    def make_all(self, sessions: Mapping[str, Sequence[FileSeries]], against: str) -> list[list[Case]]:
         """Return the cases of each session, in the order of the file.
 
         Parameters

@@ -19,7 +19,7 @@ from virtqual.verdict.notation import Direction
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.overhead import Runs
 from virtqual.verdict.pairs import PairingError
-from virtqual.verdict.rule import ALPHA, LOOKS, Batch, RuleAnswer, Ruling
+from virtqual.verdict.rule import Batch, RuleAnswer, Ruling
 from virtqual.verdict.verdict import Interval, OverRange, Point, Verdict, finite_or_none, rounded
 
 
@@ -41,10 +41,10 @@ class _Question:
 def judge_all(
     sessions: Sequence[Sequence[Case]],
     *,
-    looks: Sequence[int] = LOOKS,
-    alpha: float = ALPHA,
-    min_pairs: int = 0,
-    min_boots: int = 1,
+    looks: Sequence[int],
+    alpha: float,
+    min_pairs: int,
+    min_boots: int,
 ) -> list[list[Verdict]]:
     """Return the verdicts on the cases of each session: these share the error rate `alpha`."""
     questions: list[_Question] = []
