@@ -670,6 +670,9 @@ def test_two_runs_in_one_file_are_refused(name):
         ("namd.water.out", "\nENERGY:     150 ", "\nENERGY: 1   150 ", "energies, the header"),
         ("wrf.em_b_wave.out", "DATE = 0001-01-01", "DATE = 0001-13-01", "output: start date: '0001-13-01"),
         ("wrf.em_b_wave.out", "0001-01-01_00:20:00 on", "0001-13-01_00:20:00 on", "output: line .*: '0001"),
+        ("lammps.lj.out", "95.6% CPU use", "0.0% CPU use", "LAMMPS output: CPU use: 0.0 is not above"),
+        ("mpip.wrf-12-steps.out", "@ Version", "@--- MPI Time\n@ Version", "mpiP output: section 'MPI Time'"),
+        ("milc.su3_rhmd_hisq.out", "RUNNING COM", "Time = x\nRUNNING COM", "MILC output: line 'Time ='"),
         ("hpcc.out", "0.0035214 ...... PASSED", "35.214 ...... FAILED", "residual"),
     ],
 )  # fmt: skip
@@ -680,3 +683,20 @@ def test_a_damaged_output_is_refused_with_its_reason(name, good, bad, message):
         PARSERS[name](text.replace(good, bad, 1))
     # It names its program.
     assert not str(error.value).startswith("None ")
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "other", "message"),
+    [
+        ("namd.water.out", r"^ENERGY:.*\n", "", "no energies"),
+        ("namd.water.out", r"^(TCL: [MR]|Info: NUMBER OF).*\n", "", "number of steps: expected once"),
+        ("wrf.em_b_wave.out", r"^Timing for main.*\n", "", "0 steps, the last at no time, completed at 0001"),
+        ("wrf.em_b_wave.out", r"(_00:20.* on .*: +)\S+\b", r"\g<1>0.00000", "step at 0001-01-01_00:20:00:"),
+    ],
+)  # fmt: skip
+def test_an_output_without_a_part_is_refused_with_its_reason(name, pattern, other, message):
+    text, count = re.subn(pattern, other, read(name), flags=re.MULTILINE)
+    assert count
+    with pytest.raises(OutputError) as error:
+        PARSERS[name](text)
+    assert f" output: {message}" in str(error.value)
