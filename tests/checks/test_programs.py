@@ -382,7 +382,7 @@ def test_arrays_within_the_caches_are_not_called_memory_and_a_short_table_is_ref
     done = equipped.reframe(*BOTH, VIRTQUAL_PAIRS="0:1", code=1)
     assert "WITHIN cache_triad@STREAM, 1 thread" in outcome(done)
     assert "memory_triad" not in outcome(done)
-    assert "asked for [1, 2, 4" in outcome(done)
+    assert "message sizes in bytes: none where" in outcome(done)
     assert "osu_latency@" not in outcome(done)
 
 

@@ -64,7 +64,7 @@ class Metrics(dict[str, Metric]):
 
 
 def _make_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
+    return [value] if isinstance(value, str) else () if value is None else value
 
 
 class Target(DataModel):
@@ -75,7 +75,7 @@ class Target(DataModel):
     family: Annotated[
         tuple[Text, ...],
         Field(strict=False),
-        BeforeValidator(_make_list, json_schema_input_type=Text | list[Text]),
+        BeforeValidator(_make_list, json_schema_input_type=Text | list[Text] | None),
     ] = ()
     setting: Text | None = None
 

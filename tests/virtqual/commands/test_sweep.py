@@ -19,7 +19,7 @@ def session(metrics):
     hosts = dict.fromkeys(names["native"], 1.0)
     hosts |= {name: math.exp(SLOW * ((name == "host3") - 1 / 8)) for name in names["virtual"]}
     return SimpleNamespace(
-        verdicts=[SimpleNamespace(metric=f"m{n}", setting="s", hosts=hosts) for n in range(metrics)],
+        verdicts=[SimpleNamespace(name=f"m{n} s", hosts=hosts) for n in range(metrics)],
         outliers=[Outlier(host="host3", metric="", log=SLOW)],
         runs=[SimpleNamespace(side=side, hosts={h: h for h in every}) for side, every in names.items()],
     )

@@ -256,8 +256,8 @@ WHOLE_REASONS = [
         {},
         {"(current_clocksource):tsc": r"\1:hpet"},
         {},
-        "virtual reads the time from hpet, which is none of tsc, kvm-clock, hyperv_clocksource_tsc_page, "
-        "arch_sys_counter",
+        "virtual reads the time from hpet, which is none of tsc, kvm-clock, xen, "
+        "hyperv_clocksource_tsc_page, arch_sys_counter",
     ),
     *(
         ("pcie-link", edit, {}, {}, f"native: the PCIe link of {name} has the {what}")

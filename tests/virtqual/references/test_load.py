@@ -240,8 +240,8 @@ classes: [good] | classes: [] | 2: classes | [] is empty
 classes: [good] | classes: [good, good] | 2: classes[1] | stands already at
 scope: full | scope: all | 3: scope | 'quick' or 'full'
 check: rdma_latency | check: lammps %problem=lj | 7: checks[1].check | is asked for already
-lammps %problem=lj | lammps problem=lj | 6: checks[0].check | match pattern
-where: rdma | where: a feature | 7: checks[1].where | match pattern
+lammps %problem=lj | lammps problem=lj | 6: checks[0].check | is not of the form
+where: rdma | where: a feature | 7: checks[1].where | is not of the form
 """,
     "metrics/m.yaml": r"""
 unit: us | units: us | 5: metrics[2].units | is not a key

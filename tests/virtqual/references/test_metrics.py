@@ -50,7 +50,7 @@ def test_an_unknown_metric_names_near_matches(metrics):
         (("better: higher", "better: up"), 3, "metrics[0].better", "'lower' or 'higher'"),
         (("unit: m/s, ", ""), 3, "metrics[0].unit", "is missing"),
         (("family: motion", "family: motion, colour: red"), 3, "metrics[0].colour", "is not a key"),
-        (("name: speed", "name: Top Speed"), 3, "metrics[0].name", "should match pattern"),
+        (("name: speed", "name: Top Speed"), 3, "metrics[0].name", "is not of the form"),
         (("description", "kind: curve, description"), 3, "metrics[0]", "a curve needs `axis`"),
         (("description", "kind: curve, axis: size, description"), 3, "metrics[0]", "a curve needs `axis`"),
         (("description", "axis: size, description"), 3, "metrics[0]", "a scalar has no axis"),
