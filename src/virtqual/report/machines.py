@@ -68,7 +68,7 @@ def markdown_of(session: Session) -> str:
 
 def _format_row(verdict: Verdict) -> str:
     values = (format_value(value) for value in (verdict.native, verdict.virtual))
-    judged = verdict.text, verdict.budget, verdict.word, str(verdict.pairs)
+    judged = verdict.text, verdict.budget, verdict.outcome_text, str(verdict.pairs)
     cells = (verdict.name, *values, verdict.unit, *judged)
     return f"| {' | '.join(map(_escape, cells))} |"
 

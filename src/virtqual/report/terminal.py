@@ -261,7 +261,7 @@ def table_of(verdicts: Sequence[Verdict]) -> Table:
 def _row(verdict: Verdict, estimate: Interval | None, *, beside: bool) -> tuple[str | Text, ...]:
     values = (format_value(value) for value in (verdict.native, verdict.virtual))
     shown = estimate.brief_text(verdict.better) if estimate else "-"
-    word = Text(verdict.word, style=_STYLE[verdict.outcome.value])
+    word = Text(verdict.outcome_text, style=_STYLE[verdict.outcome.value])
     if beside:
         return ("  change", "", "", "", shown, word, str(verdict.pairs))
     return (verdict.name, *values, verdict.unit, shown, word, str(verdict.pairs))

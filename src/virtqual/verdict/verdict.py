@@ -139,7 +139,7 @@ class Verdict(_Stored, frozen=False):
         return f"{self.metric} {self.setting}"
 
     @property
-    def word(self) -> str:
+    def outcome_text(self) -> str:
         """The outcome, and whether it is waived."""
         return f"{self.outcome.value} waived" if self.waived else self.outcome.value
 
