@@ -165,7 +165,7 @@ def read_series(
     UsageError
         The file cannot be read, or is no text.
     DataError
-        The file has mistakes; the first `MAX_MISTAKES_SHOWN` are shown with file, line and column.
+        The file has mistakes; the first `MAX_MISTAKES_SHOWN` are shown with file, line and column, each once.
     """
     text = read_record_text(file, "table of pairs", pipes=True).removeprefix("\ufeff")
     if "\0" in text:
@@ -203,9 +203,11 @@ class _Reader:
 
     def _add_problem(self, line: int, column: str, message: str) -> None:
         self._mistakes += 1
-        if len(self._problems) < MAX_MISTAKES_SHOWN:
-            if len(message) > MAX_MESSAGE_CHARS:
-                message = f"{message[:MAX_MESSAGE_CHARS]} ..."
+        if len(message) > MAX_MESSAGE_CHARS:
+            message = f"{message[:MAX_MESSAGE_CHARS]} ..."
+        # The same mistake in each row is shown once.
+        is_shown = any((problem.key, problem.message) == (column[:60], message) for problem in self._problems)
+        if len(self._problems) < MAX_MISTAKES_SHOWN and not is_shown:
             self._problems.append(Problem(self._file, line, column[:60], message))
 
     def read_csv(self, lines: io.StringIO) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -566,7 +566,10 @@ def test_more_sessions_than_a_file_may_have_are_refused_before_any_is_judged(jud
 
 def test_of_many_mistakes_the_first_are_told_and_the_others_counted(judge):
     done = judge([row | {"side": "x"} for row in rows(pairs=20)], *STATED)
-    assert done.output.count("is 'x'") == 20
+    assert done.output.count("is 'x'") == 1
+    assert "39 more mistakes like these" in done.output
+    done = judge([row | {"side": f"x{n}"} for n, row in enumerate(rows(pairs=20))], *STATED)
+    assert done.output.count("is 'x") == 20
     assert "20 more mistakes like these" in done.output
 
 
