@@ -29,17 +29,17 @@ def show(identity: Identity, console: Console) -> None:
     section_before = None
     for section, name, value in _list_facts(identity):
         title = section if section != section_before else ""
-        table.add_row(title, name, Text(format_value(value), "" if seen(value) else "yellow"))
+        table.add_row(title, name, Text(format_fact(value), "" if seen(value) else "yellow"))
         section_before = section
     console.print(table)
 
 
 def describe(identity: Identity) -> dict[tuple[str, str], str]:
     """Return the facts of a node as text, by section and name."""
-    return {(section, name): format_value(value) for section, name, value in _list_facts(identity)}
+    return {(section, name): format_fact(value) for section, name, value in _list_facts(identity)}
 
 
-def format_value(value: object) -> str:
+def format_fact(value: object) -> str:
     """Return a value as text."""
     if isinstance(value, NotObservable):
         return f"not observable: {value.not_observable}"

@@ -225,7 +225,8 @@ def describe_head(head: Head) -> dict[str, str]:
     if guest.get("kernel"):
         facts["guest kernel"] = str(guest["kernel"])
     placement = (
-        f"{key.replace('_', ' ')} {host_records.format_value(value)}" for key, value in head.placement.items()
+        f"{key.replace('_', ' ')} {host_records.format_setting(value)}"
+        for key, value in head.placement.items()
     )
     programs = (f"{program['name']} {program['version']}" for program in head.stack["programs"])
     return {

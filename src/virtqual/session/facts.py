@@ -7,7 +7,7 @@ from typing import Any
 
 from virtqual.identity import Host, seen
 from virtqual.session.session import Session
-from virtqual.site.host_records import BUILD_FIELDS, format_value
+from virtqual.site.host_records import BUILD_FIELDS, format_setting
 
 
 def facts(session: Session) -> dict[str, str]:
@@ -46,7 +46,7 @@ def _list_node_facts(session: Session) -> Iterator[tuple[str, str]]:
             for field in BUILD_FIELDS if isinstance(node.host, Host) and run.side == "virtual" else ():
                 if seen(value := getattr(node.host, field)):
                     name = f"hypervisor host {field.replace('_', ' ')}"
-                    values_by_name.setdefault(name, {})[format_value(value)] = None
+                    values_by_name.setdefault(name, {})[format_setting(value)] = None
     for name, values in values_by_name.items():
         yield name, ", ".join(sorted(values))
 

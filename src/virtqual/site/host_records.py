@@ -99,7 +99,7 @@ def find_different_builds(records: Mapping[str, Host]) -> list[str]:
         hosts_by_value = defaultdict(list)
         for host, record in records.items():
             if seen(value := getattr(record, field)):
-                hosts_by_value[format_value(value)].append(host)
+                hosts_by_value[format_setting(value)].append(host)
         if len(hosts_by_value) > 1:
             values = [f"{value} on {', '.join(hosts)}" for value, hosts in hosts_by_value.items()]
             clauses.append(f"{field} is {', and '.join(sorted(values, key=len))}")
@@ -109,7 +109,7 @@ def find_different_builds(records: Mapping[str, Host]) -> list[str]:
     return clauses
 
 
-def format_value(value: object) -> str:
+def format_setting(value: object) -> str:
     """Return a value of a record in words; a mapping name by name."""
     if isinstance(value, bool):
         return "yes" if value else "no"

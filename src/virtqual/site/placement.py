@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from virtqual.site.host_records import format_value
+from virtqual.site.host_records import format_setting
 from virtqual.site.systems import System
 
 Placement = Mapping[str, bool | int | str]
@@ -45,7 +45,7 @@ def find_differences(earlier: Placement, now: Placement) -> list[str]:
     """
     earlier, now = {**DEFAULT_PLACEMENT, **earlier}, {**DEFAULT_PLACEMENT, **now}
     return [
-        f"{key} was {format_value(earlier[key])}, is {format_value(now[key])}"
+        f"{key} was {format_setting(earlier[key])}, is {format_setting(now[key])}"
         for key in sorted(earlier.keys() & now.keys())
         if earlier[key] != now[key]
     ]
