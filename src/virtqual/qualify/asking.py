@@ -45,11 +45,10 @@ def ask_hosts(system: System) -> System:
         if system.virtual.hypervisor.build == BUILD_NOT_ASKED:
             raise InfrastructureError(f"{prefix} no build of the hypervisor (extras.host)")
         if directory:
-            files = host_records.find_files(directory) if directory.is_dir() else {directory.name: directory}
-            asked = system.virtual.nodes_of_hosts or files
-            if hosts := [
-                name for name, file in files.items() if name in asked and file.stat().st_mtime < oldest
-            ]:
+            files = {directory.name: directory}
+            if directory.is_dir():
+                files = host_records.find_files(directory, system.virtual.nodes_of_hosts)
+            if hosts := [name for name, file in files.items() if file.stat().st_mtime < oldest]:
                 raise InfrastructureError(f"{prefix} no new record of host {', '.join(hosts)} to {directory}")
     if directory and directory.is_dir():
         records = host_records.read(directory, system.virtual.nodes_of_hosts)

@@ -103,10 +103,10 @@ class VirtualExtras(PartitionExtras):
         if not isinstance(raw.get("host"), str | Path):
             return raw
         directory, hosts = Path(raw["host"]), raw.get("nodes_of_hosts")
+        hosts = hosts if isinstance(hosts, Mapping) else ()
         build = BUILD_NOT_ASKED if raw.get("ask_hosts") else None
         try:
-            if directory.is_dir() and (host_records.find_files(directory) or build is None):
-                hosts = hosts if isinstance(hosts, Mapping) else ()
+            if directory.is_dir() and (host_records.find_files(directory, hosts) or build is None):
                 records = host_records.read(directory, hosts, all_required=False)
                 build = host_records.find_build(host_records.merge(records))
                 # A session on hosts of several builds is refused when it begins.
@@ -158,11 +158,9 @@ class VirtualExtras(PartitionExtras):
         if not isinstance(self.host, Path):
             return host_facts.make_host(self.host, "system file")
         # A host whose records `ask_hosts` is still to bring may have none.
-        if self.ask_hosts and not (self.host.is_file() or host_records.find_files(self.host)):
+        hosts = self.nodes_of_hosts
+        if self.ask_hosts and not (self.host.is_file() or host_records.find_files(self.host, hosts)):
             return host_facts.make_host({}, "system file")
         if self.host.is_dir():
-            all_required = not self.ask_hosts
-            return host_records.merge(
-                host_records.read(self.host, self.nodes_of_hosts, all_required=all_required)
-            )
+            return host_records.merge(host_records.read(self.host, hosts, all_required=not self.ask_hosts))
         return host_facts.load(self.host)

@@ -25,11 +25,11 @@ BUILD_FIELDS = (
 )
 
 
-def find_files(directory: Path) -> dict[str, Path]:
-    """Return the record of each host by its name; raise `UsageError` if a host has two."""
+def find_files(directory: Path, hosts: Collection[str] = ()) -> dict[str, Path]:
+    """Return the record of each host by its name, or of some hosts; raise `UsageError` if one has two."""
     files: dict[str, Path] = {}
     for path in sorted(directory.glob("*")):
-        if path.suffix in (".json", ".yaml", ".txt"):
+        if path.suffix in (".json", ".yaml", ".txt") and (not hosts or path.stem in hosts):
             other = files.setdefault(path.stem, path)
             if other != path:
                 raise UsageError(f"{directory}: two records of host {path.stem}: {other.name}, {path.name}")
@@ -44,7 +44,7 @@ def read(directory: Path, hosts: Collection[str] = (), *, all_required: bool = T
     UsageError
         A host that is named has no record (if `all_required`), none has one, or a record is not of its form.
     """
-    files = {name: path for name, path in find_files(directory).items() if not hosts or name in hosts}
+    files = find_files(directory, hosts)
     missing_hosts = sorted(set(hosts) - files.keys()) if all_required else []
     if missing_hosts or not files:
         missing = f"host {', '.join(missing_hosts)}" if missing_hosts else "any host"

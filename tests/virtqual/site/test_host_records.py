@@ -122,10 +122,11 @@ RESTART = RECORD.replace(
 NEW = f"for h in bare-1 bare-2; do echo '{RECORD}' > $h.json; done"
 
 
-@pytest.mark.parametrize("known", [("bare-1", "bare-2"), ("bare-1",), ()])
+@pytest.mark.parametrize("known", [("bare-1", "bare-2"), ("bare-1",), (), ("left-out",)])
 def test_the_build_of_a_session_is_what_the_hosts_say_now(site, asked, known):
-    """Whichever of them have been asked before."""
+    """Whichever of them have been asked before, also one that is left out now."""
     env = asked(NEW)
+    write(site.path / "hosts", **dict.fromkeys(known, "old"))
     for name in {"bare-1", "bare-2"} - set(known):
         (site.path / f"hosts/{name}.json").unlink()
     done = site.virtqual(*ON, "--pairs", "4", code=0, **env)
