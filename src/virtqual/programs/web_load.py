@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hdrh.histogram import HdrHistogram
 
 from virtqual.programs.offered import OfferedLoad
-from virtqual.programs.text import OutputError, check_lines, find_all, positive, single
+from virtqual.programs.text import OutputError, check_lines, find_all, number, positive, single
 
 NAME = "web_load"
 
@@ -69,4 +69,4 @@ def _read_load(
         client_lag=late.get_value_at_percentile(99) / 1000,
         client_cores=positive(NAME, cpu, "CPU"),
     )
-    return WebLoad(float(rate), int(answers) / positive(NAME, seconds, "seconds"), offered)
+    return WebLoad(number(NAME, rate, "rate"), int(answers) / positive(NAME, seconds, "seconds"), offered)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import PARSERS, parse, read
+from samples import PARSERS, parse, read, reseal
 
 from virtqual.programs import (
     ior,
@@ -153,20 +153,17 @@ def test_a_stall_in_one_step_does_not_decide_the_critical_rate():
 @pytest.mark.parametrize(
     ("steps", "why"),
     [
-        (make_steps([1, 2, 30]), "p99 is 30 ms at the highest offered rate"),
+        (make_steps([1, 2, 100]), "p99 is 100 ms at the highest offered rate"),
         (make_steps([5, 50, 500], client_cores=0.9), "each of its threads used 0.90 of a core"),
-        (make_steps([5, 120, 500], client_lag=100), "without its own lag"),
+        (
+            make_steps([5, 120, 500], client_lag=100),
+            "the client is the limit: without its own lag, p99 would be within limits up to 32% higher rates",
+        ),
     ],
 )
 def test_a_critical_rate_that_is_not_the_servers_says_why(steps, why):
     (reason,) = find_critical_rate(steps, [50, 100])[1]
     assert why in reason
-
-
-def reseal(output):
-    """Return an output of one of our own programs with the checksum of its lines."""
-    lines = output[: output.rindex("end ")]
-    return f"{lines}end {text.compute_checksum(lines)}\n"
 
 
 @pytest.mark.parametrize(
@@ -471,12 +468,23 @@ def test_mpip():
     # As if WRF itself had printed 1.2 s, and then 1 s.
     steps = long.beyond(short, 1.2)
     assert (steps.mean, steps.share) == (pytest.approx(1.256), pytest.approx(1.055 / 2.512))
-    with pytest.raises(OutputError, match=r"took -2.512 s more, -1.055 s more of them in MPI"):
+    with pytest.raises(OutputError, match=r"mpiP output: the longer run took -2.512 s more, -1.055 s"):
         short.beyond(long, 1.2)
-    with pytest.raises(OutputError, match="2 and 1 tasks"):
+    with pytest.raises(OutputError, match="mpiP output: 2 and 1 tasks"):
         long.beyond(mpip.Profile((1.0,), (0.5,)), 1.2)
-    with pytest.raises(OutputError, match=r"took 1.26 s more, its steps 1 s"):
+    with pytest.raises(OutputError, match=r"mpiP output: the longer run took 1.26 s more, its steps 1 s"):
         long.beyond(short, 1.0)
+
+
+@pytest.mark.parametrize(("mpi", "whole"), [(-0.1, False), (0, True), (0.5, True), (0.6, False)])
+def test_steps_are_in_mpi_for_some_of_their_time_at_most(mpi, whole):
+    short = mpip.Profile((1.0,), (0.25,))
+    long = mpip.Profile((1.5,), (0.25 + mpi,))
+    if whole:
+        assert long.beyond(short, 0.5) == mpip.Profile((0.5,), (mpi,))
+    else:
+        with pytest.raises(OutputError, match=r"0\.500 s more"):
+            long.beyond(short, 0.5)
 
 
 def test_milc():
