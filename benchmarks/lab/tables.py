@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -179,7 +180,8 @@ def _describe(line: Line) -> str:
         return f"{line['failed']} of {line['cases']} cases failed"
     over = [name for name, metric in line.get("metrics", {}).items() if metric["outcome"] == "OVER"]
     words = [f"exit code {line['exit_code']}", f"OVER: {', '.join(over)}" if over else ""]
-    return "; ".join(filter(None, [*words, line.get("why", "")[:MAX_REASON_CHARS]]))
+    why = textwrap.shorten(line.get("why", ""), MAX_REASON_CHARS, placeholder=" …")
+    return "; ".join(filter(None, [*words, why]))
 
 
 def _count_classes(results: Sequence[Result]) -> Table:
