@@ -19,7 +19,7 @@ from virtqual.identity import seen
 from virtqual.qualify import plain
 from virtqual.site import held
 from virtqual.verdict import Outcome
-from virtqual.verdict.pairs import SIDES, PairingError
+from virtqual.verdict.pairs import SIDES
 
 from .guarded import Guarded
 from .selection import find_slots, format_case
@@ -91,7 +91,7 @@ class Overhead(rfm.RunOnlyRegressionTest, Guarded, Judging):
         """Report the verdicts; only WITHIN passes, and a baseline is skipped with its reason."""
         try:
             session = plain.find_session(self.current_environ.name)
-        except (VirtqualError, PairingError) as error:
+        except VirtqualError as error:
             raise SanityError(str(error)) from error
         self.verdicts = session.find_verdicts(self.case)
         messages = [verdict.message for verdict in self.verdicts]

@@ -38,8 +38,5 @@ class DamagedError(InfrastructureError):
 
 
 def exit_code_of(error: BaseException) -> int:
-    """Return the exit code of a command that an error ends; a ValueError names a mistake in reviewed data."""
-    if isinstance(error, VirtqualError):
-        return error.exit_code
-    is_mistake = isinstance(error, ValueError) and not isinstance(error, UnicodeError)
-    return (UsageError if is_mistake else InfrastructureError).exit_code
+    """Return the exit code of a command that an error ends."""
+    return error.exit_code if isinstance(error, VirtqualError) else InfrastructureError.exit_code

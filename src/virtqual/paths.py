@@ -22,14 +22,6 @@ from pathlib import Path
 
 from virtqual.errors import InfrastructureError, UsageError
 
-#: Variables of a site's directories before there was one directory.
-_FORMER_VARIABLES = {
-    "VIRTQUAL_SYSTEMS",
-    "VIRTQUAL_REFERENCES",
-    "VIRTQUAL_SHARED",
-    "VIRTQUAL_SPACK_SITE",
-}
-
 
 def root() -> Path:
     """Return the project checkout."""
@@ -39,21 +31,23 @@ def root() -> Path:
     return checkout if (checkout / "checks").is_dir() else Path.cwd()
 
 
+def find_site() -> Path:
+    """Return the directory of what belongs to the centre, whether it can be used or not; see `site`."""
+    return Path(os.environ.get("VIRTQUAL_SITE") or root() / "site").resolve()
+
+
 def site() -> Path:
     """Return the directory of what belongs to the centre; the default directory may not exist.
 
     Raises
     ------
     UsageError
-        It is no directory, or a variable is set that names a part of it no more.
+        It is no directory.
     """
-    name = os.environ.get("VIRTQUAL_SITE")
-    directory = Path(name or root() / "site").resolve()
-    if not directory.is_dir() and (name or directory.exists()):
+    directory = find_site()
+    if not directory.is_dir() and (os.environ.get("VIRTQUAL_SITE") or directory.exists()):
         reason = "is no directory" if directory.exists() else "does not exist"
         raise UsageError(f"VIRTQUAL_SITE: {directory} {reason}; `virtqual site init DIRECTORY` makes one")
-    for variable in _FORMER_VARIABLES & os.environ.keys():
-        raise UsageError(f"{variable} is not read any more: docs/updating.md says what takes its place")
     return directory
 
 

@@ -89,12 +89,20 @@ def test_a_test_whose_dependency_is_not_there_stops_the_run(site):
         assert ("test needy depends on misspelt, which is not loaded" in outcome(done)) == (code == 1)
 
 
-def test_a_file_that_makes_tests_and_that_reframe_would_pass_over_stops_the_run(site):
+@pytest.mark.parametrize(
+    "ours",
+    [
+        "from ..judged import judge\njudge('a.py:a')\n",
+        "from virtqual.checks import judged\njudged.judge('a.py:a')\n",
+        "import virtqual.checks.judged as j\nj.judge('a.py:a')\n",
+    ],
+)
+def test_a_file_that_makes_tests_and_that_reframe_would_pass_over_stops_the_run(site, ours):
     """ReFrame leaves out, without a word, a file that does not import it."""
     checks = site.path / "checks"
     checks.mkdir()
     (checks / "good.py").write_text(PLAIN_CHECK)
-    (checks / "ours.py").write_text("from ..judged import judge\njudge('a.py:a')\n")
+    (checks / "ours.py").write_text(ours)
     done = site.reframe(checks=str(checks))
     assert done.returncode != 0
     assert "ours.py: ReFrame reads only files that import it" in " ".join(outcome(done).split())

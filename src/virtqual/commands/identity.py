@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from virtqual.errors import InfrastructureError, UsageError
+from virtqual.errors import InfrastructureError, UsageError, VirtqualError
 from virtqual.files import reading
 from virtqual.identity import gather, readers
 from virtqual.identity import host as hosts
@@ -24,7 +24,7 @@ def read_with(parse: Callable[[str], ContentT], file: Path) -> ContentT:
         return parse(reading.read_bytes(file, pipes=True).decode("utf-8", errors="replace"))
     except OSError as error:
         raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
-    except (UsageError, ValueError) as error:
+    except (VirtqualError, ValueError) as error:
         raise UsageError(f"{file}: {error}") from None
 
 

@@ -69,8 +69,7 @@ def report_errors() -> Iterator[None]:
 
 def _describe_error(error: BaseException) -> str:
     """Return the message about an error; the traceback of one that virtqual does not know is in a file."""
-    # The message about reviewed data names file, line and key itself.
-    if isinstance(error, VirtqualError) or exit_code_of(error) == UsageError.exit_code:
+    if isinstance(error, VirtqualError):
         return str(error)
     if isinstance(error, OSError) and (reason := _describe_unwritable(error)):
         return reason
@@ -116,7 +115,7 @@ def _describe_unwritable(error: OSError) -> str | None:
     """Return what is wrong with the directory of state or site; None if the error is about something else."""
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     file = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
-    for variable, place in (("VIRTQUAL_STATE", paths.state()), ("VIRTQUAL_SITE", paths.site())):
+    for variable, place in (("VIRTQUAL_STATE", paths.state()), ("VIRTQUAL_SITE", paths.find_site())):
         is_inside = file is not None and (file.is_relative_to(place) or place.is_relative_to(file))
         if (is_inside and error.errno in _UNWRITABLE) or (file is None and is_full):
             return (

@@ -13,6 +13,8 @@ from virtqual import paths
 from virtqual.errors import UsageError
 from virtqual.report.console import verbatim
 
+#: Parts of a site directory that the example lacks.
+MADE_LATER = {"stacks", "inputs", "notify.yaml", ".git"}
 app = typer.Typer(
     help="Make the site directory, which has all files of a centre.",
     no_args_is_help=True,
@@ -25,19 +27,28 @@ def _group() -> None:
     """Make a group: without a callback Typer makes none of one command."""
 
 
+def _copy_absent(source: str, target: str) -> None:
+    if not os.path.lexists(target):
+        shutil.copy2(source, target)
+
+
 @app.command()
 def init(
-    directory: Annotated[Path, typer.Argument(help="a directory that does not exist yet, or is empty")],
+    directory: Annotated[Path, typer.Argument(help="a new directory, or one with parts of a site directory")],
 ) -> None:
-    """Make a site directory with an example of each kind of file."""
-    if os.path.lexists(directory) and not (directory.is_dir() and not any(directory.iterdir())):
-        raise UsageError(f"{directory} is not an empty directory: name one that does not exist yet")
+    """Make a site directory with an example of each kind of file; what exists stays as it is."""
+    example = paths.root() / "site.example"
+    if os.path.lexists(directory):
+        known = {part.name for part in example.iterdir()} | MADE_LATER
+        if not directory.is_dir() or any(part.name not in known for part in directory.iterdir()):
+            raise UsageError(f"{directory} is no site directory: name one that does not exist yet")
     try:
         shutil.copytree(
-            paths.root() / "site.example",
+            example,
             directory,
             dirs_exist_ok=True,
             ignore=shutil.ignore_patterns("__pycache__"),
+            copy_function=_copy_absent,
         )
     except OSError as error:
         # copytree collects errors of files, which have no message of their own.

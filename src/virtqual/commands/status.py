@@ -42,7 +42,12 @@ def command(
     if notify and settings is None:
         file = paths.site() / NOTIFY
         raise UsageError(f"{file}: does not exist; write it, it names the channels (docs/nights.md)")
-    sessions = [session for _, session in summaries(paths.sessions())]
+    # The name of a session that cannot be read still tells its system.
+    sessions = [
+        session
+        for directory, session in summaries(paths.sessions())
+        if isinstance(session, Summary) or not system or directory.name.endswith(f"-{system}")
+    ]
     readable = select_sessions(sessions, system)
     expected = settings.expected if settings else None
     codes = []
@@ -53,7 +58,7 @@ def command(
     for session in sessions:
         if isinstance(session, VirtqualError):
             console.print(Text(f"left out: {session}", style="yellow"), soft_wrap=True)
-    newest = next(s for s in sessions if isinstance(s, VirtqualError) or s in readable)
+    newest = next(s for s in sessions if isinstance(s, VirtqualError) or system in ("", s.system))
     if isinstance(newest, VirtqualError):
         # It may have any outcome.
         codes.append(UNDECIDED_CODE)

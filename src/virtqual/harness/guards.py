@@ -22,6 +22,7 @@ two ReFrame takes twice as long to start, and starts ten processes more a run.
 from __future__ import annotations
 
 import argparse
+import ast
 import ctypes
 import inspect
 import os
@@ -43,7 +44,7 @@ from reframe.core.logging import getlogger
 from reframe.core.schedulers import slurm
 from reframe.frontend import cli
 from reframe.frontend.executors import Runner
-from reframe.frontend.loader import RegressionCheckLoader
+from reframe.frontend.loader import RegressionCheckLoader, RegressionCheckValidator
 
 from virtqual.harness import catalogue
 from virtqual.harness.kinds import PIPELINE, judges, measures
@@ -215,16 +216,25 @@ def _refuse_missing_dependencies(checks: Sequence[Any]) -> None:
 
 def _refuse_unread_files(loader: Any) -> None:
     """End ReFrame if a file makes tests, and ReFrame would pass over it: it does not import ``reframe``."""
-    makes_tests = re.compile(r"^\s*from \S*(judged|overhead) import", re.MULTILINE)
-    imports_reframe = re.compile(r"^\s*(import|from) reframe\b", re.MULTILINE)
+    makes_tests = re.compile(r"^\s*(from|import)\s.*\b(judged|overhead)\b", re.MULTILINE)
     for path in map(Path, loader.load_path):
         files = [path]
         if path.is_dir():
             files = list(path.rglob("*.py") if loader.recurse else path.glob("*.py"))
         for file in filter(Path.is_file, files):
             text = file.read_text(encoding="utf-8", errors="replace")
-            if makes_tests.search(text) and not imports_reframe.search(text):
+            if makes_tests.search(text) and not _is_read(text):
                 _end(f"{file}: ReFrame reads only files that import it; add `import reframe`")
+
+
+def _is_read(text: str) -> bool:
+    """Return whether ReFrame reads a file of tests; of one with an error it says so itself."""
+    validator = RegressionCheckValidator()
+    try:
+        validator.visit(ast.parse(text))
+    except SyntaxError:
+        return True
+    return bool(validator.valid)
 
 
 def _list_by_check(list_checks: Wrapped) -> Wrapped:

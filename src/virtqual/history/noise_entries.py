@@ -21,7 +21,7 @@ MIN_PAIR_SIGMA = 1e-4
 program are known to be nearer to each other, however many digits they show."""
 
 
-class NoHistoryError(ValueError):
+class NoHistoryError(Exception):
     """There are too few runs to estimate their noise."""
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from virtqual.errors import UsageError
 from virtqual.history.boots import measure_boots, pool_metrics
 from virtqual.history.native import FALSE_ALARMS, reference_entries
 from virtqual.history.noise_entries import NoHistoryError, leave_out_stalls, noise_entry
@@ -68,7 +69,7 @@ def propose(sessions: Sequence[Recorded], directory: Path) -> list[Proposal]:
 
     Raises
     ------
-    ValueError
+    UsageError
         There is no session, or they are of several systems, CPU models or stacks, or measured a curve
         at other sizes.
     """
@@ -87,7 +88,7 @@ def propose_hosts(sessions: Sequence[Recorded], directory: Path, carrying: Colle
 
     Raises
     ------
-    ValueError
+    UsageError
         See `propose`; also if no series was measured natively on hosts of both sides often enough.
     """
     sessions = _unite(sessions)
@@ -95,7 +96,7 @@ def propose_hosts(sessions: Sequence[Recorded], directory: Path, carrying: Colle
     path = directory / system / "hosts.yaml"
     entries, notes = _make_entries(sessions, path, partial(host_entry, carrying=carrying))
     if not entries:
-        raise ValueError(
+        raise UsageError(
             f"no series has been surveyed (hosts that carry VMs, by extras.nodes_of_hosts of the virtual "
             f"partition: {', '.join(sorted(carrying))}): {notes[0] if notes else 'nothing was measured'}"
         )
@@ -109,7 +110,7 @@ def _unite(sessions: Sequence[Recorded]) -> list[Recorded]:
     for field in ("system", "stack", "cpu"):
         values = sorted({str(getattr(session, field)) for session in sessions})
         if len(values) != 1:
-            raise ValueError(
+            raise UsageError(
                 f"references are made of sessions with one {field}; found {', '.join(values) or 'none'}."
             )
     return sessions
@@ -129,7 +130,7 @@ def _group_series(sessions: Sequence[Recorded]) -> Iterator[tuple[str, list[Seri
         first_session, first = group[0]
         for session_id, series in group:
             if series.points != first.points:
-                raise ValueError(
+                raise UsageError(
                     f"sessions {first_session} and {session_id} measured {first.id} at other sizes "
                     f"({_describe_sizes(first)}; {_describe_sizes(series)}): name sessions of one kind."
                 )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from virtqual.errors import InfrastructureError
 from virtqual.files import execute
 from virtqual.identity.record import NotObservable, unseen
 
@@ -121,8 +122,8 @@ class NodeFiles:
         return tuple(sorted(names, key=split_numbers))
 
 
-class GatherError(ValueError):
-    """The text does not come from the script, or a part of it is missing."""
+class GatherError(InfrastructureError):
+    """What a node showed does not come from the script, is not whole, or cannot be read."""
 
 
 def parse(text: str) -> NodeFiles:

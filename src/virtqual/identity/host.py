@@ -248,5 +248,7 @@ def read_esxcli(text: str) -> Fields:
     if "Hyperthreading Active" in keys:
         fields["smt"] = "on" if keys["Hyperthreading Active"] == "true" else "off"
     if not fields:
-        raise UsageError("ESXi: this is not the output of the esxcli commands that docs/preflight.md names")
+        raise UsageError(
+            "ESXi: this is not the output of the esxcli commands that docs/add-esxi-hosts.md names"
+        )
     return fields

@@ -17,6 +17,7 @@ from virtqual.identity.gather import (
     NODE_DIR,
     TRANSPARENT_PAGES_FILE,
     VMWARE_SESSION,
+    GatherError,
     NodeFiles,
 )
 from virtqual.identity.record import Count, Table, Text, seen, unseen
@@ -43,7 +44,19 @@ def read(files: NodeFiles, used: str = "") -> record.Identity:
     used
         The CPUs that a run used, as a list such as ``0-3``; empty for all CPUs on which the process that
         gathered the files was allowed to run.
+
+    Raises
+    ------
+    GatherError
+        A file says what no kernel writes.
     """
+    try:
+        return _read_identity(files, used)
+    except ValueError as error:
+        raise GatherError(f"what the node showed cannot be read: {error}") from error
+
+
+def _read_identity(files: NodeFiles, used: str) -> record.Identity:
     hypervisor = _read_hypervisor(files)
     guest = hypervisor.present is True
     return record.Identity(

@@ -235,7 +235,7 @@ def identify_nodes(notes: Notes, host: Host | None) -> dict[str, Identity]:
         own_cpus = frozenset[int]().union(*(task.cpus for task in notes.tasks if task.node == node))
         try:
             identity = readers.read(notes.files[node], cpus.cpu_text(own_cpus))
-        except ValueError as error:
+        except gather.GatherError as error:
             raise NotesError(f"virtqual.node.{node}: {error}") from None
         identities[node] = identity.on(host) if host else identity
     return identities

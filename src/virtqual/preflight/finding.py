@@ -28,7 +28,7 @@ class Finding(BaseModel, extra="forbid", frozen=True):
     @property
     def text(self) -> str:
         """One sentence with all of it."""
-        return f"{self.item}: {self.reason}; {self.remedy} (protects claims {', '.join(self.protects)})"
+        return f"{self.item}: {self.reason}; {self.remedy} (claims at risk: {', '.join(self.protects)})"
 
 
 def refusals(findings: Iterable[Finding]) -> tuple[str, ...]:

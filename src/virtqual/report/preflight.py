@@ -25,7 +25,7 @@ def show(findings: Sequence[Finding], console: Console, *, briefly: bool = False
             continue
         head = Text(f"{_WORD[action]} ", style=_STYLE[action])
         head.append(item, style="bold")
-        head.append(f"  (protects claims {', '.join(group[0].protects)})", style="dim")
+        head.append(f"  (claims at risk: {', '.join(group[0].protects)})", style="dim")
         console.print(head)
         for finding in group:
             console.print(Padding(Text(finding.reason), (0, 0, 0, 4)))
@@ -45,7 +45,7 @@ def show_canaries(canaries: Sequence[Canary], console: Console, *, briefly: bool
     for canary in canaries:
         if canary.state == "missing":
             head = Text("canary ", style="bold red").append(canary.answer, "bold")
-            console.print(head.append(f"  (protects claims {', '.join(canary.protects)})", "not bold dim"))
+            console.print(head.append(f"  (claims at risk: {', '.join(canary.protects)})", "not bold dim"))
             console.print(Padding(Text(canary.evidence), (0, 0, 0, 4)))
             console.print(Padding(Text(f"-> {canary.remedy}", style="dim"), (0, 0, 0, 4)))
     quiet = [canary for canary in canaries if canary.state != "missing"]

@@ -173,7 +173,7 @@ def _answer_for_check_set(session: Session, check_set: CheckSet | None, cases: S
         return f"no ({judged}: missing {first_checks})"
     accepted = sum(verdict.waived for verdict in session.verdicts)
     notes = [f"{accepted} accepted by waiver"] if accepted else []
-    notes += [f"without {feature}" for feature in absent_features]
+    notes += [f"without {', '.join(absent_features)}"] if absent_features else []
     notes += ["by the site's own qualification"] if check_set.is_of_site else []
     return f"yes ({', '.join(notes)})" if notes else "yes"
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from virtqual.errors import UsageError
+from virtqual.errors import UsageError, VirtqualError
 from virtqual.files import reading
 from virtqual.identity import Host, gather, kvm_host, seen
 from virtqual.identity import host as host_facts
@@ -64,7 +64,7 @@ def _read_record(path: Path, written_ns: int) -> Host:
     is_script = gather.FIRST_LINE in text.splitlines()
     try:
         fields = kvm_host.read_script(gather.parse(text)) if is_script else host_facts.read_esxcli(text)
-    except (ValueError, UsageError) as error:
+    except (ValueError, VirtqualError) as error:
         other_form = "" if is_script else "is not what `virtqual host --script` printed. "
         raise UsageError(f"{path}: {other_form}{error}") from None
     return host_facts.make_host(fields, str(path))

@@ -88,7 +88,7 @@ def gather_from_node(
         raise InfrastructureError(f"{failure}: {error}") from None
     try:
         return gather.parse(completed.stdout)
-    except ValueError as error:
+    except gather.GatherError as error:
         # srun's other lines report on the queue.
         lines = [line for line in completed.stderr.splitlines() if "error:" in line]
         remedy = f"; {WAIT_LONGER}" if wait.is_over else ""

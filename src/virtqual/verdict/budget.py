@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from virtqual.errors import UsageError
 from virtqual.files.datafile import DataModel, Text
 from virtqual.verdict.estimate import Floats
 from virtqual.verdict.metric import Metric, NotNegative, Positive, Target
@@ -20,7 +21,7 @@ MAX_CHANGE_MARGIN = 0.05
 """Widest margin of a change, a fraction, unless a file states another one."""
 
 
-class BudgetError(ValueError):
+class BudgetError(UsageError):
     """A budget that cannot be applied to the values it is for."""
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 
+from virtqual.errors import UsageError
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.clock import HONEST_SHARE, CoarseClock, find_coarse_clock, find_steps
 from virtqual.verdict.estimate import Floats, median
@@ -31,7 +32,7 @@ MIN_FIRST_RUNS = 4
 """At least one pair in so many must run each side first: a first run is colder, and a machine drifts."""
 
 
-class PairingError(ValueError):
+class PairingError(UsageError):
     """Samples that no working harness produces, such as two of one side and number."""
 
 

@@ -41,6 +41,8 @@ def failing(tmp_path, monkeypatch):
         SystemExit(0),
         KeyError("x"),
         OverflowError("math range error"),
+        # An error of ours is no mistake of a person.
+        ValueError("operands could not be broadcast together"),
         RuntimeError(),
     ],
 )
@@ -92,6 +94,12 @@ def test_a_full_disk_is_called_so_and_a_site_that_may_not_be_written(failing, tm
     assert "does not know" in failing(OSError(13, "Permission denied", "/elsewhere")).output
 
 
+def test_a_site_that_is_not_there_does_not_hide_what_failed(failing, monkeypatch):
+    monkeypatch.setenv("VIRTQUAL_SITE", "/nonexistent")
+    done = failing(OSError(28, "No space left on device"))
+    assert (done.exit_code, "No space left on device" in done.output) == (5, True)
+
+
 def test_a_failure_before_the_command_begins_is_none_either(tmp_path, monkeypatch):
     monkeypatch.setenv("VIRTQUAL_STATE", str(tmp_path))
     monkeypatch.setitem(sys.modules, "virtqual.commands.propose", None)
@@ -101,7 +109,7 @@ def test_a_failure_before_the_command_begins_is_none_either(tmp_path, monkeypatc
 def test_what_people_can_mend_is_said_in_its_own_words(failing):
     with pytest.raises(KeyError) as unknown:
         Metrics([])["hlp"]
-    for error, code in ((unknown.value, 2), (ValueError("line 3"), 2), (RefusedError("no"), 4)):
+    for error, code in ((unknown.value, 2), (RefusedError("no"), 4)):
         done = failing(error)
         assert (done.exit_code, done.output) == (code, f"virtqual: {error}\n")
     call("qualify", code=2)

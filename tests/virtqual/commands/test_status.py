@@ -119,6 +119,14 @@ def test_a_newest_session_that_cannot_be_read_is_no_good_news(nights, tmp_path):
     assert (code, "left out: " in line) == (3, True)
 
 
+def test_a_session_of_another_system_that_cannot_be_read_says_nothing_of_this_one(nights, tmp_path):
+    nights(date(2026, 1, 1), 1.0)
+    (tmp_path / "sessions/20260102-220000-other").mkdir()
+    (tmp_path / "sessions/20260102-220000-other" / LOG).write_text("{}\n")
+    code, line = said("--system", "site")
+    assert (code, "left out: " in line) == (0, False)
+
+
 def test_a_session_that_makes_no_sense_hides_no_other(nights, monkeypatch):
     nights(date(2026, 1, 1), 1.5)
     odd = nights(date(2026, 1, 2), 1.0)

@@ -6,6 +6,7 @@ from made_recorded import make_recorded
 from made_series import samples_of
 from ruamel.yaml import YAML
 
+from virtqual.errors import UsageError
 from virtqual.history.native import reference_entries
 from virtqual.history.noise_entries import NoHistoryError, noise_entry
 from virtqual.history.propose import propose
@@ -114,9 +115,9 @@ def test_noise_of_another_build_is_not_mixed_in(sessions, tmp_path):
 @pytest.mark.parametrize("what", ["system", "stack", "cpu"])
 def test_sessions_must_be_of_one_system_stack_and_cpu(sessions, tmp_path, what):
     other = replace(sessions[0], **{what: "other"})
-    with pytest.raises(ValueError, match=f"with one {what}; found"):
+    with pytest.raises(UsageError, match=f"with one {what}; found"):
         propose([*sessions, other], tmp_path)
-    with pytest.raises(ValueError, match="found none"):
+    with pytest.raises(UsageError, match="found none"):
         propose([], tmp_path)
 
 
@@ -137,5 +138,5 @@ def test_sessions_with_other_sizes_are_named(metrics, sessions, tmp_path):
     rng = np.random.default_rng(2)
     other = make_recorded(4, noisy(metrics["mpi_latency"], rng, 0.05, 4, SIZES[:3]), check="Mpi %nodes=2")
     says = r"sessions s1 and s4 measured mpi_latency@here at other sizes \(12 from 1 to 2048; 3 from 1 to 4\)"
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(UsageError, match=says):
         propose([*sessions, other], tmp_path)

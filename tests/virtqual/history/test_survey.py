@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from made_recorded import make_recorded, write_proposals
 
+from virtqual.errors import UsageError
 from virtqual.history.noise_entries import NoHistoryError
 from virtqual.history.propose import propose_hosts
 from virtqual.history.survey import host_entry
@@ -84,7 +85,7 @@ def test_what_is_no_survey_is_refused_with_the_reason(metrics, tmp_path, hosts, 
     with pytest.raises(NoHistoryError, match=says):
         host_entry([series], {"c"})
     with pytest.raises(
-        ValueError, match=rf"no series has been surveyed \(hosts that carry .*: c\): .*{says}"
+        UsageError, match=rf"no series has been surveyed \(hosts that carry .*: c\): .*{says}"
     ):
         propose_hosts([make_recorded(1, series)], tmp_path, {"c"})
 

@@ -218,5 +218,5 @@ def test_a_size_that_no_host_has_is_refused_by_the_file(tmp_path, option, text, 
 def test_lists_of_a_node_that_name_more_cpus_than_there_are():
     lines = [f"/sys/devices/system/node/node{n}/cpulist:0-65535" for n in range(3)]
     lines.append("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list:0-65535")
-    with pytest.raises(ValueError, match="names more than 256 CPUs"):
+    with pytest.raises(gather.GatherError, match="names more than 256 CPUs"):
         readers.read(gather.parse("\n".join([*lines, gather.LAST_LINE])))

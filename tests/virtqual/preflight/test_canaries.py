@@ -218,7 +218,7 @@ def test_a_missing_feature_is_named_at_the_end_of_a_session_and_by_preflight(tmp
     screen = Console(file=io.StringIO(), width=80)
     Terminal(screen).end(session, str(tmp_path))
     text = " ".join(screen.file.getvalue().split())
-    assert "canary write combining seems to be missing (protects claims R03, R04, R05, R07)" in text
+    assert "canary write combining seems to be missing (claims at risk: R03, R04, R05, R07)" in text
     assert "16 to 128 B lie +0.34 us off the line from 8 to 256 B (-0.16 us natively)" in text
     assert "messages of 2 to 8 B take +0.40 us against native (medians of 4 pairs)" in text
     assert "canaries not observable: IOMMU large pages" in text

@@ -71,7 +71,7 @@ def test_items_of_a_site_replace_those_of_the_project(tmp_path, references):
     assert load_policy(FILE, references, tmp_path / "none.yaml") == load_policy(FILE, references) == project
     policy = load_policy(FILE, references, site_file)
     assert policy.metrics == references.metrics
-    assert project.finding("smt", "a reason", "kvm").text.endswith(" (protects claims N17, N18)")
+    assert project.finding("smt", "a reason", "kvm").text.endswith(" (claims at risk: N17, N18)")
     assert policy.without("smt") == project.without("smt")
     actions = [one.finding("smt", "a reason", "kvm").action for one in (project, policy)]
     assert actions == ["refuse", "report"]

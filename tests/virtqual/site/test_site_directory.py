@@ -35,13 +35,6 @@ def test_plain_reframe_names_a_site_directory_that_is_not_there(site):
     assert "VIRTQUAL_SITE: " in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("variable", ["SYSTEMS", "REFERENCES", "SHARED", "SPACK_SITE"])
-def test_a_variable_that_is_not_read_any_more_is_refused(monkeypatch, variable):
-    monkeypatch.setenv(f"VIRTQUAL_{variable}", "/anywhere")
-    with pytest.raises(UsageError, match=rf"VIRTQUAL_{variable} is not read any more: docs/updating.md"):
-        paths.site()
-
-
 @pytest.fixture
 def made(tmp_path):
     """A site directory as `virtqual site init` makes it."""
@@ -50,14 +43,22 @@ def made(tmp_path):
     return tmp_path / "made"
 
 
-def test_a_directory_that_is_not_empty_is_left_as_it_is(made):
+def test_what_a_site_directory_has_stays_and_what_it_lacks_is_added(made):
     (made / "README.md").write_text("mine")
+    (made / "stacks").mkdir()
+    (made / "references/marks.yaml").unlink()
+    call("site", "init", made, code=0)
+    assert (made / "README.md").read_text() == "mine"
+    assert (made / "references/marks.yaml").is_file()
+
+
+def test_a_directory_of_something_else_is_left_as_it_is(made):
+    (made / "thesis.tex").touch()
     for directory in (made, made / "README.md"):
         done = call("site", "init", directory, code=2)
         assert done.output == (
-            f"virtqual: {directory} is not an empty directory: name one that does not exist yet\n"
+            f"virtqual: {directory} is no site directory: name one that does not exist yet\n"
         )
-    assert (made / "README.md").read_text() == "mine"
     done = call("site", "init", made / "README.md/site", code=2)
     assert done.output == f"virtqual: {made}/README.md/site cannot be made: Not a directory\n"
 
