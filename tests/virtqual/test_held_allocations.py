@@ -148,7 +148,7 @@ def test_a_controller_that_is_away_for_a_while_ends_no_waiting(monkeypatch):
     monkeypatch.setattr(allocations.time, "sleep", lambda _: None)
     native = SimpleNamespace(own_scheduler=False, session_access=["-t1"])
     job = SimpleNamespace(
-        system=SimpleNamespace(partition=lambda side: SimpleNamespace(name=side), native=native),
+        system=SimpleNamespace(partition=lambda side: SimpleNamespace(name=side), native_extras=native),
         screen=SimpleNamespace(note=notes.append),
         request=SimpleNamespace(wait_hours=48),
         watch=SimpleNamespace(working=lambda _: 4),

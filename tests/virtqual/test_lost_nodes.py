@@ -79,7 +79,7 @@ def job(tmp_path):
     job = SimpleNamespace(
         request=Request(system="x"),
         capacity=(set(), 4),
-        system=SimpleNamespace(nodes=4, virtual=SimpleNamespace(recreate_vms=())),
+        system=SimpleNamespace(nodes=4, virtual_extras=SimpleNamespace(recreate_vms=())),
         watch=watch,
         log=log,
         broken=[],

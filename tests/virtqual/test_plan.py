@@ -86,7 +86,7 @@ def test_how_long_a_session_takes_follows_from_the_last_runs_of_what_is_asked_fo
             for name, tags in tags_by_name.items()
         ]
         alone = {"rotated": {}, "capacity": (set(), 1), "entries": entries}
-        system = SimpleNamespace(name=session_of([]).system, native=native)
+        system = SimpleNamespace(name=session_of([]).system, native_extras=native)
         job = SimpleNamespace(request=Request(system="site", **asked), system=system, **alone)
         return plan.estimate_round(job, session_of([]), (), 2)
 
@@ -128,7 +128,7 @@ def plan_next(*, first=4, last=7, failed=(), recreate_vms=(), boots=1, places=1)
     )
     job = SimpleNamespace(
         request=Request(system="site"),
-        system=SimpleNamespace(virtual=SimpleNamespace(recreate_vms=recreate_vms)),
+        system=SimpleNamespace(virtual_extras=SimpleNamespace(recreate_vms=recreate_vms)),
         entries=[catalogue.Entry(name="lj", description="d", tags=("quick",))],
         screen=SimpleNamespace(note=notes.append),
         rotation=lambda nodes: Rotation(places, places),

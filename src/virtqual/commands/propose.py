@@ -99,7 +99,7 @@ def _read_session(path: Path, *, survey: bool) -> Recorded:
 
 def _find_vm_hosts(system: str) -> frozenset[str]:
     """Return the names of the hosts that carry a system's VMs, by its system file."""
-    if names := frozenset(map(shorten, load_system(system).virtual.nodes_of_hosts)):
+    if names := frozenset(map(shorten, load_system(system).virtual_extras.nodes_of_hosts)):
         return names
     raise UsageError(
         f"system {system}: which hosts carry VMs is not known: name them in extras.nodes_of_hosts of the "

@@ -108,7 +108,7 @@ def check_system(
     find_stated_class(system)
     _end_if_wrong(system.file, list(audit.compare_with_slurm(system)))
     if on_nodes:
-        _end_if_wrong(system.file, _compare_with_nodes(system, wait or system.native.wait_hours))
+        _end_if_wrong(system.file, _compare_with_nodes(system, wait or system.native_extras.wait_hours))
     # The nodes may show that the accelerator is wrong, and not the class.
     choose_class("", system)
     nodes = ", and so do the nodes" if on_nodes else ""

@@ -178,8 +178,8 @@ def _make_reader() -> YAML:
     return yaml
 
 
-def parse(path: Path, text: str | None = None) -> Document:
-    """Read a YAML file with its line numbers; `text` is its content if it has been read.
+def parse(path: Path, *, links: bool = True) -> Document:
+    """Read a YAML file with its line numbers; without `links` a symbolic link is refused.
 
     Raises
     ------
@@ -189,8 +189,7 @@ def parse(path: Path, text: str | None = None) -> Document:
     yaml = _make_reader()
     line: int | None
     try:
-        if text is None:
-            text = reading.read_bytes(path, reading.MAX_REVIEWED_BYTES).decode("utf-8-sig")
+        text = reading.read_bytes(path, reading.MAX_REVIEWED_BYTES, links=links).decode("utf-8-sig")
         stream = StringIO(text, newline=None)
         content = yaml.load(stream)
         line, message = 1, None

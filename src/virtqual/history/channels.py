@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from virtqual import paths
 from virtqual.errors import InfrastructureError, UsageError
-from virtqual.files import execute, reading
+from virtqual.files import execute
 from virtqual.files.datafile import DataModel, parse
 from virtqual.history.nights import Notice
 
@@ -160,11 +160,7 @@ def read_notify(file: Path, *, sends: bool = True) -> Notify:
     is_writable = status.st_mode & 0o022 and not stat.S_ISLNK(status.st_mode)
     if sends and is_writable and not paths.is_state_shared():
         raise UsageError(f"{file}: others can write it, and it names commands to run: chmod go-w")
-    try:
-        text = reading.read_bytes(file, reading.MAX_REVIEWED_BYTES, links=False).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: cannot be read: {getattr(error, 'strerror', error)}") from None
-    return parse(file, text).read(Notify)
+    return parse(file, links=False).read(Notify)
 
 
 def list_fields(notice: Notice) -> dict[str, str]:

@@ -108,7 +108,7 @@ def _cancel_jobs(job: Qualification) -> None:
         return cancel_jobs(job.log.unfinished())
 
     # Its controller may be starting again.
-    is_own = job.system.native.own_scheduler
+    is_own = job.system.native_extras.own_scheduler
     seconds = CANCEL_WAIT_OWN_SLURM_S if is_own else CANCEL_WAIT_SITE_SLURM_S
     try:
         cancelled = retry_while_silent(end, seconds, seconds / 2)

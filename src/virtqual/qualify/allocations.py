@@ -38,7 +38,7 @@ def hold_allocation(job: Qualification) -> None:
     for number in job.held.values():
         # Steps that a lost node, or a ReFrame that was killed, has left running.
         ask_patiently(partial(slurm.end_steps, number))
-    is_missing = bool(job.system.native.session_access) and not job.held
+    is_missing = bool(job.system.native_extras.session_access) and not job.held
     if is_missing:
         _request_nodes(job)
     _wait_for_nodes(job)
@@ -84,7 +84,7 @@ def _check_own_node(job: Qualification) -> None:
 
 def _wait_for_nodes(job: Qualification) -> None:
     """Wait until the allocation has begun."""
-    wait = Wait(job.request.wait_hours or job.system.native.wait_hours, job.screen.note)
+    wait = Wait(job.request.wait_hours or job.system.native_extras.wait_hours, job.screen.note)
     names = {side: job.system.partition(side).name for side in SIDES}
     nodes = " and ".join(f"{pluralize(job.watch.working(side), 'node')} of {names[side]}" for side in SIDES)
     interval = QUEUE_INTERVAL_S / 2
@@ -92,9 +92,8 @@ def _wait_for_nodes(job: Qualification) -> None:
     while reasons := ask_patiently(lambda: slurm.list_waiting_jobs(job.held.values())):
         wait.note(nodes, reasons.values())
         # Free nodes are given within seconds; later the wait may take hours.
-        interval = (
-            OWN_QUEUE_INTERVAL_S if job.system.native.own_scheduler else min(2 * interval, GLANCE_INTERVAL_S)
-        )
+        longer = min(2 * interval, GLANCE_INTERVAL_S)
+        interval = OWN_QUEUE_INTERVAL_S if job.system.native_extras.own_scheduler else longer
         time.sleep(interval)
 
 
@@ -117,7 +116,7 @@ def _choose_rotated(job: Qualification, nodes: dict[str, list[str]]) -> dict[str
 
 def can_rotate(system: System) -> bool:
     """Return whether the system file says enough for runs to rotate."""
-    return system.nodes > 1 and bool(system.virtual.nodes_of_hosts)
+    return system.nodes > 1 and bool(system.virtual_extras.nodes_of_hosts)
 
 
 def min_nodes(system: System) -> int:
@@ -130,11 +129,11 @@ def choose_rotated_nodes(nodes: Mapping[str, Sequence[str]], system: System) -> 
 
     VMs are left out if the system file does not name their host.
     """
-    of_vms, names = system.virtual.nodes_of_hosts, [system.partition(side).name for side in SIDES]
+    of_vms, names = system.virtual_extras.nodes_of_hosts, [system.partition(side).name for side in SIDES]
     native, virtual = nodes[names[0]], list(find_hosts(of_vms, nodes[names[1]], "virtual"))
     count = min(system.nodes, len(native), len(virtual))
     native, virtual = list(native[:count]), virtual[:count]
-    if count < 2 or not are_separate(system.native.nodes_of_hosts, native, of_vms, virtual):
+    if count < 2 or not are_separate(system.native_extras.nodes_of_hosts, native, of_vms, virtual):
         return {}
     return dict(zip(names, (native, virtual), strict=True))
 

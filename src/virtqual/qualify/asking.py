@@ -29,7 +29,7 @@ def ask_hosts(system: System) -> System:
     RefusedError
         The hosts run different builds.
     """
-    command, host = system.virtual.ask_hosts, system.virtual.host
+    command, host = system.virtual_extras.ask_hosts, system.virtual_extras.host
     directory = host if isinstance(host, Path) else None
     if command:
         oldest = time.time() - MAX_CLOCK_LAG_S
@@ -42,16 +42,16 @@ def ask_hosts(system: System) -> System:
         prefix = f"extras.ask_hosts: {shlex.join(command)} brought"
         if directory and not directory.exists():
             raise InfrastructureError(f"{prefix} nothing: {directory} (extras.host) is not there")
-        if system.virtual.hypervisor.build == BUILD_NOT_ASKED:
+        if system.virtual_extras.hypervisor.build == BUILD_NOT_ASKED:
             raise InfrastructureError(f"{prefix} no build of the hypervisor (extras.host)")
         if directory:
             files = {directory.name: directory}
             if directory.is_dir():
-                files = host_records.find_files(directory, system.virtual.nodes_of_hosts)
+                files = host_records.find_files(directory, system.virtual_extras.nodes_of_hosts)
             if hosts := [name for name, file in files.items() if file.stat().st_mtime < oldest]:
                 raise InfrastructureError(f"{prefix} no new record of host {', '.join(hosts)} to {directory}")
     if directory and directory.is_dir():
-        records = host_records.read(directory, system.virtual.nodes_of_hosts)
+        records = host_records.read(directory, system.virtual_extras.nodes_of_hosts)
         if differences := host_records.find_different_builds(records):
             raise RefusedError(
                 f"the hosts of {system.name} run different builds: {'; '.join(differences)}. "

@@ -25,7 +25,7 @@ MAX_LOSSES = 3
 
 def check_command(system: System) -> None:
     """Refuse a command of the system file that cannot be run, before anything is measured."""
-    command = system.virtual.recreate_vms
+    command = system.virtual_extras.recreate_vms
     if command and shutil.which(command[0]) is None:
         raise UsageError(
             f"system {system.name!r}: extras.recreate_vms: {command[0]!r} is no program that can be run: "
@@ -38,7 +38,7 @@ def recreate_vms(job: Qualification, number: int) -> float | None:
 
     Returns None if the system file names no command, or the round is the first.
     """
-    command = job.system.virtual.recreate_vms
+    command = job.system.virtual_extras.recreate_vms
     if not command or number == 1:
         return None
     begun = time.monotonic()

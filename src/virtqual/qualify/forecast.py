@@ -93,16 +93,16 @@ def forecast(request: Request) -> Forecast:
     planned = [entry for entry in selected if entry.paired and not entry.explain_unfit(*capacity)]
     rotated, silence = _choose_nodes(system)
     looks, first_pairs = plan.look_schedule(request, chosen)
-    total_nodes = sum(map(len, rotated.values())) or system.native.nodes + system.virtual.nodes
+    total_nodes = sum(map(len, rotated.values())) or system.native_extras.nodes + system.virtual_extras.nodes
     return Forecast(
         cases=plan.plan_cases(planned, system),
         not_run=catalogue.group_missing(selected, *capacity),
         turns=first_pairs + 1,
         # New VMs come with each look, about.
-        max_turns=looks[-1] + (1 + len(looks) if system.virtual.recreate_vms else 1),
+        max_turns=looks[-1] + (1 + len(looks) if system.virtual_extras.recreate_vms else 1),
         rotated=rotated,
         job_limit_s=_find_job_limit(system),
-        held_nodes=total_nodes if system.native.session_access else 0,
+        held_nodes=total_nodes if system.native_extras.session_access else 0,
         silence=silence,
         assumed_stack=None if stack else request.stack or spack.NAME,
         answer=foresee_answer(request, system, chosen, entries, planned, features, rotates=bool(rotated)),
@@ -120,7 +120,7 @@ def _assume_features(stack: str) -> set[str]:
 
 def _find_job_limit(system: System) -> float:
     """Return the least ``--time`` of `extras.session_access`, s; infinity if none bounds a session."""
-    if system.virtual.recreate_vms:
+    if system.virtual_extras.recreate_vms:
         # Each round has a job of its own.
         return math.inf
     options = (parse_options(system.partition(side).extras.session_access) for side in SIDES)

@@ -75,12 +75,12 @@ def prepare(request: Request, screen: Terminal, locks: ExitStack) -> Qualificati
     # A misspelt name is told before the stack is built, which takes hours.
     if stack is None:
         raise InfrastructureError(manifest.NO_STACK_MESSAGE)
-    stated_nodes, system = system.native.nodes, system.use_nodes(request.nodes)
+    stated_nodes, system = system.native_extras.nodes, system.use_nodes(request.nodes)
     lock, watch = _lock_system(system, screen, locks)
     head, log = begin_log(system, chosen, describe_stack(stack), earlier, request)
     notes = _make_notes(head, request, earlier, chosen)
-    if system.native.nodes < stated_nodes:
-        notes.append(f"It uses {system.native.nodes} of {stated_nodes} nodes of each side (--nodes).")
+    if system.native_extras.nodes < stated_nodes:
+        notes.append(f"It uses {system.native_extras.nodes} of {stated_nodes} nodes of each side (--nodes).")
     looks, first_pairs = plan.look_schedule(request, chosen)
     job = Qualification(
         request, screen, system, log, head, earlier, entries, looks, first_pairs, watch=watch, lock=lock
@@ -144,7 +144,7 @@ def _begin_session(job: Qualification, notes: list[str]) -> Qualification:
     job.screen.begin(job.head, notes)
     job.watch.jobs = job.log.unfinished
     job.watch.allocation = lambda: next(iter(job.held.values()), None)
-    if not job.system.native.session_access:
+    if not job.system.native_extras.session_access:
         job.watch.say = job.screen.note
     return job
 
@@ -226,7 +226,7 @@ def settle(
     UsageError, RefusedError
         The request asks for what the system, its checks, or the earlier session cannot give.
     """
-    if request.policy == "async" and system.native.session_access:
+    if request.policy == "async" and system.native_extras.session_access:
         raise UsageError(
             "--policy async is for busy queues, where runs wait as jobs: on this system a session holds its "
             "nodes (extras.session_access), and decides itself what runs when"
@@ -273,8 +273,8 @@ def begin_log(
         repetitions=repetitions.starts_of(earlier) if earlier else {},
         peaks=repetitions.peaks_of(earlier) if earlier else {},
         # A plain run has one round.
-        recreates_vms=bool(request and system.virtual.recreate_vms),
-        build_is_stated=system.virtual.is_build_stated,
+        recreates_vms=bool(request and system.virtual_extras.recreate_vms),
+        build_is_stated=system.virtual_extras.is_build_stated,
         request=request,
         provenance=provenance(),
     )
@@ -313,7 +313,7 @@ def _make_directory(now: datetime.datetime, system: str) -> Path:
 def find_stated_class(system: System) -> HypervisorClass:
     """Return the class that a system file states; an unknown one is a `UsageError` with file and key."""
     try:
-        return project_references().hypervisor_class(system.virtual.hypervisor_class)
+        return project_references().hypervisor_class(system.virtual_extras.hypervisor_class)
     except NoReferenceError as error:
         key = system.name_key("virtual", "extras.hypervisor_class")
         raise UsageError(f"{system.file}: {key}: {error}") from None
@@ -321,7 +321,7 @@ def find_stated_class(system: System) -> HypervisorClass:
 
 def choose_class(name: str, system: System) -> HypervisorClass:
     """Return the class of budgets, which must be one that these VMs may be judged as."""
-    hypervisor = system.virtual.hypervisor
+    hypervisor = system.virtual_extras.hypervisor
     stated = find_stated_class(system)
     chosen = project_references().hypervisor_class(name) if name else stated
     if hypervisor.accelerator not in chosen.accelerators:
@@ -409,7 +409,7 @@ def find_any_stack(name: str, system: System) -> Manifest | None:
 
 def probe_nodes(job: Qualification) -> Session | None:
     """Probe a node of each partition; return the session if it ends because they may not be compared."""
-    if not (job.held or job.system.native.own_scheduler):
+    if not (job.held or job.system.native_extras.own_scheduler):
         job.screen.note("a short job looks at a node of each partition first")
     look = partial(probe.probe_node, allocation=job.held, wait_hours=job.request.wait_hours)
     nodes = {side: look(job.system, side, job.screen.note) for side in SIDES}
@@ -426,7 +426,7 @@ def probe_nodes(job: Qualification) -> Session | None:
 
 
 def _describe_partitions(system: System) -> BothPartitions:
-    virtual, sides = system.virtual, {}
+    virtual, sides = system.virtual_extras, {}
     for side in SIDES:
         partition = system.partition(side)
         sides[side] = {

@@ -95,7 +95,7 @@ def _find_last_turn(first: int, pairs: int, rotation: Rotation) -> int:
 
 def divide_among_boots(job: Qualification, session: Session, rounds: Sequence[Round]) -> list[Round]:
     """Return rounds that are short until the session has `MIN_BOOTS` boots, if VMs can be created anew."""
-    if not job.system.virtual.recreate_vms:
+    if not job.system.virtual_extras.recreate_vms:
         return list(rounds)
     boots = bool(session.rounds) + sum(part.recreated is not None for part in session.rounds)
     divided = []
@@ -191,8 +191,8 @@ def plan_cases(entries: Iterable[Entry], system: System, session: Session | None
     durations = durations_of(session) if session else {}
     for summary in find_recent(system.name):
         durations = summary.durations | durations
-    scale, cases = system.native.scale, []
-    aim = repetitions.choose_aim(scale, system.native.run_seconds)
+    scale, cases = system.native_extras.scale, []
+    aim = repetitions.choose_aim(scale, system.native_extras.run_seconds)
     for entry in entries:
         seconds = durations[entry.case].medians if entry.case in durations else {}
         assumed = Range(*entry.run_seconds.get(scale, (aim, aim * repetitions.MAX_SLOWER)))

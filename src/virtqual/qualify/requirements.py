@@ -81,7 +81,7 @@ def _list_other_obstacles(
     request: Request, system: System, planned: Sequence[Entry], *, rotates: bool
 ) -> Iterator[str]:
     """Yield what forbids the answer besides missing checks."""
-    virtual = system.virtual
+    virtual = system.virtual_extras
     if request.fast:
         yield "--fast takes two pairs, which can lack rare slow runs"
     if virtual.numa_hidden:

@@ -219,7 +219,7 @@ def describe_head(head: Head) -> dict[str, str]:
         "machine": hypervisor.get("machine") or "not stated",
     }
     for key, value in hypervisor.get("details", {}).items():
-        text = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        text = host_records.format_setting(value)
         if text and key != "sha256":
             facts[key.replace("_", " ")] = text
     if guest.get("kernel"):

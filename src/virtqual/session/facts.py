@@ -57,4 +57,4 @@ def _flattened(stated: dict[str, Any], above: str = "") -> Iterator[tuple[str, s
         if isinstance(value, dict):
             yield from _flattened(value, name)
         else:
-            yield name, " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+            yield name, format_setting(value)

@@ -125,7 +125,7 @@ def _compare_hypervisor(system: System, virtual: Observed) -> Iterator[str]:
     if virtual.identity.hypervisor.present is False:
         place = system.name_key("virtual", "features")
         yield f"{place}: states 'virtual', but {virtual.node} runs under no hypervisor"
-    stated: Mapping[str, object] = system.virtual.hypervisor.model_dump()
+    stated: Mapping[str, object] = system.virtual_extras.hypervisor.model_dump()
     for key, fact in virtual.hypervisor.items():
         if stated[key] != fact.value:
             place = system.name_key("virtual", f"extras.hypervisor.{key}")

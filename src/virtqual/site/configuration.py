@@ -112,7 +112,7 @@ def _configure_jobs(files: Iterable[SystemFile]) -> list[dict[str, Any]]:
     polled = [
         system.name
         for system in available
-        if system.native.own_scheduler or (session.jobs and system.name == session.system)
+        if system.native_extras.own_scheduler or (session.jobs and system.name == session.system)
     ]
     # `module` is defined in login shells. ReFrame would load modules in its own process, to find conflicts in
     # the environment of this shell.

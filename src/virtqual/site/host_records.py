@@ -110,7 +110,9 @@ def find_different_builds(records: Mapping[str, Host]) -> list[str]:
 
 
 def format_setting(value: object) -> str:
-    """Return a value of a record in words; a mapping name by name."""
+    """Return a value of a record in words; a mapping name by name, a list part by part."""
+    if isinstance(value, list | tuple):
+        return " ".join(map(str, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):

@@ -39,7 +39,7 @@ _NOT_LISTED = NodeState("unknown", "Slurm does not list it")
 
 def choose_glance_interval(system: System) -> float:
     """Return the time between two glances at the nodes, s."""
-    return _OWN_GLANCE_INTERVAL_S if system.native.own_scheduler else GLANCE_INTERVAL_S
+    return _OWN_GLANCE_INTERVAL_S if system.native_extras.own_scheduler else GLANCE_INTERVAL_S
 
 
 def is_usable(state: str, *, reserved: bool = False) -> bool:
@@ -247,7 +247,7 @@ class Watch:
             self._silent_since = now
         silent = now - self._silent_since
         # A controller of our own has no second one.
-        is_own = self.system.native.own_scheduler
+        is_own = self.system.native_extras.own_scheduler
         if silent >= (NODE_TIMEOUT_S if is_own else CONTROLLER_TIMEOUT_S):
             self.lost["slurmctld"] = (
                 f"Slurm's controller (slurmctld) has not answered for {silent:.0f} s: {error}"

@@ -30,7 +30,7 @@ PLACEMENT_FIELDS = {
 
 def read_placement(system: System) -> Placement:
     """Return the stated placement of a system's VMs."""
-    return system.virtual.read_host().model_dump(mode="json", include=PLACEMENT_FIELDS)
+    return system.virtual_extras.read_host().model_dump(mode="json", include=PLACEMENT_FIELDS)
 
 
 def find_differences(earlier: Placement, now: Placement) -> list[str]:

@@ -43,7 +43,7 @@ def probe_node(
     InfrastructureError
         The node could not be probed.
     """
-    partition, wait = system.partition(side), Wait(wait_hours or system.native.wait_hours, say)
+    partition, wait = system.partition(side), Wait(wait_hours or system.native_extras.wait_hours, say)
     # The probe sees only the CPUs that a check on both sides would use.
     cpus = min(system.partition(name).processor["num_cpus"] for name in SIDES)
     place: Sequence[str] = partition.access
@@ -51,7 +51,7 @@ def probe_node(
         place = [*held.list_step_options(allocation, partition.name), "--overlap"]
     interval = choose_glance_interval(system)
     identity = readers.read(gather_from_node(partition.name, place, wait, cpus=cpus, interval=interval))
-    return identity.on(system.virtual.read_host()) if side == "virtual" else identity
+    return identity.on(system.virtual_extras.read_host()) if side == "virtual" else identity
 
 
 def gather_from_node(

@@ -155,9 +155,9 @@ class System(BaseModel, frozen=True):
                 f"partitions: access of {native.name} and {virtual.name} is the same "
                 f"({' '.join(native.access)}): jobs of both would run on the same nodes"
             )
-        if bool(self.native.session_access) != bool(self.virtual.session_access):
+        if bool(self.native_extras.session_access) != bool(self.virtual_extras.session_access):
             raise ValueError("extras.session_access: state it for both partitions, or for none")
-        if "squeue" in (native.scheduler, virtual.scheduler) and not self.native.session_access:
+        if "squeue" in (native.scheduler, virtual.scheduler) and not self.native_extras.session_access:
             raise ValueError(
                 "scheduler: 'squeue' learns no exit code of a job, and no run counts without one. State "
                 "extras.session_access, whose runs are steps (docs/system-file.md, Without sacct)"
@@ -167,10 +167,10 @@ class System(BaseModel, frozen=True):
     @model_validator(mode="after")
     def _check_same_keys(self) -> Self:
         for key, reason in _REASONS_FOR_SAME_KEYS.items():
-            if getattr(self.native, key) != getattr(self.virtual, key):
+            if getattr(self.native_extras, key) != getattr(self.virtual_extras, key):
                 raise ValueError(f"extras.{key} differs between the partitions: {reason}")
         # Native nodes may have no RDMA.
-        if self.native.link_gbit not in (None, self.virtual.link_gbit):
+        if self.native_extras.link_gbit not in (None, self.virtual_extras.link_gbit):
             raise ValueError(
                 "extras.link_gbit differs between the partitions: state the rate that the adapters of both "
                 "should have"
@@ -180,7 +180,7 @@ class System(BaseModel, frozen=True):
     @model_validator(mode="after")
     def _check_sizes(self) -> Self:
         native, virtual = map(self.cores, SIDES)
-        shares_host = virtual < native and count_max_nodes(self.virtual.nodes_of_hosts) > 1
+        shares_host = virtual < native and count_max_nodes(self.virtual_extras.nodes_of_hosts) > 1
         if native != virtual and not shares_host:
             raise ValueError(
                 f"the cores of a node (processor.num_cpus / num_cpus_per_core) are {native} natively and "
@@ -188,14 +188,14 @@ class System(BaseModel, frozen=True):
                 f"them. State the number that both have, {min(native, virtual)}: a VM may leave cores to its "
                 "host. If several VMs share a host, name them in extras.nodes_of_hosts"
             )
-        named = sum(map(len, self.virtual.nodes_of_hosts.values()))
-        if 0 < named < self.virtual.nodes:
+        named, vms = sum(map(len, self.virtual_extras.nodes_of_hosts.values())), self.virtual_extras.nodes
+        if 0 < named < vms:
             raise ValueError(
-                f"extras.nodes_of_hosts names {named} of the {self.virtual.nodes} VMs that extras.nodes "
+                f"extras.nodes_of_hosts names {named} of the {vms} VMs that extras.nodes "
                 f"states: a session would use {named}, and hold the others idle. Name the host of every VM"
             )
-        matrix_mib = 8 * self.virtual.hpl.order**2 // 2**20 if self.virtual.hpl else 0
-        if matrix_mib > min(self.native.memory_mib, self.virtual.memory_mib):
+        matrix_mib = 8 * self.virtual_extras.hpl.order**2 // 2**20 if self.virtual_extras.hpl else 0
+        if matrix_mib > min(self.native_extras.memory_mib, self.virtual_extras.memory_mib):
             raise ValueError(
                 f"extras.hpl.order: the matrix takes {matrix_mib} MiB, a node has less (extras.memory_mib)"
             )
@@ -214,7 +214,7 @@ class System(BaseModel, frozen=True):
 
         All VMs are used if several share a host.
         """
-        if count is None or count_max_nodes(self.virtual.nodes_of_hosts) > 1:
+        if count is None or count_max_nodes(self.virtual_extras.nodes_of_hosts) > 1:
             return self
         partitions: dict[str, Partition] = {}
         for side in SIDES:
@@ -232,15 +232,15 @@ class System(BaseModel, frozen=True):
     @property
     def nodes(self) -> int:
         """How many nodes of each side are stated."""
-        return min(self.native.nodes, self.virtual.nodes)
+        return min(self.native_extras.nodes, self.virtual_extras.nodes)
 
     @property
-    def native(self) -> PartitionExtras:
+    def native_extras(self) -> PartitionExtras:
         """The extras of the native partition."""
         return self.partitions.native.extras
 
     @property
-    def virtual(self) -> VirtualExtras:
+    def virtual_extras(self) -> VirtualExtras:
         """The extras of the virtual partition."""
         return self.partitions.virtual.extras
 

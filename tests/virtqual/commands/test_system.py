@@ -68,10 +68,10 @@ def test_only_what_people_know_is_left_to_be_written(centre):
     assert dict(system.partition("virtual").processor) == {
         **{"arch": "x86_64", "num_cpus": 8, "num_cpus_per_core": 2, "num_sockets": 2}
     }
-    assert (system.virtual.llc_bytes, system.virtual.numa_nodes) == (2 * 19712 * 1024, 2)
-    assert (system.native.link_gbit, system.native.rdma_options) == (100, ("-d", "mlx5_0"))
-    assert (system.native.memory_mib, system.native.nodes) == (171000, 8)
-    assert system.native.session_access[1:] == ("--account=hpcops", "--time=8:00:00")
+    assert (system.virtual_extras.llc_bytes, system.virtual_extras.numa_nodes) == (2 * 19712 * 1024, 2)
+    assert (system.native_extras.link_gbit, system.native_extras.rdma_options) == (100, ("-d", "mlx5_0"))
+    assert (system.native_extras.memory_mib, system.native_extras.nodes) == (171000, 8)
+    assert system.native_extras.session_access[1:] == ("--account=hpcops", "--time=8:00:00")
     assert system.prefix == str(centre.path / "state/reframe")
     assert not list(Path(system.prefix).iterdir())
 
@@ -87,7 +87,7 @@ def test_both_sides_state_the_cores_that_both_have(centre):
     )
     system = systems.read(file).load()
     assert (system.cores("native"), system.cores("virtual")) == (3, 3)
-    assert system.native.memory_mib == int(0.9 * (197000000 // 1024))
+    assert system.native_extras.memory_mib == int(0.9 * (197000000 // 1024))
     centre.virtqual("system", "check", "mysite", "--on-nodes", code=0)
 
 
@@ -95,8 +95,8 @@ def test_nodes_of_another_size_than_most_are_left_out(centre):
     show(centre, "bare", "bare.look", "\n".join(["8 2 2 190000"] * 7 + ["4 1 2 190000"]))
     centre.virtqual(*INIT, code=0)
     system = systems.read(complete(centre)).load()
-    assert (system.native.nodes, system.virtual.nodes) == (7, 8)
-    assert "--exclude=bare-8" in system.native.session_access
+    assert (system.native_extras.nodes, system.virtual_extras.nodes) == (7, 8)
+    assert "--exclude=bare-8" in system.native_extras.session_access
     centre.virtqual("system", "check", "mysite", code=0)
     change(centre.path / "site/systems/mysite.py", ', "--exclude=bare-8"', "")
     done = centre.virtqual("system", "check", "mysite")

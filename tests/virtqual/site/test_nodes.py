@@ -31,7 +31,7 @@ def watch(monkeypatch):
     monkeypatch.setattr(nodes.time, "sleep", lambda seconds: setattr(clock, "now", clock.now + seconds))
     extras = SimpleNamespace(nodes=1, own_scheduler=False)
     partitions = {side: SimpleNamespace(slurm_name=side, job_options={}, extras=extras) for side in says}
-    made = Watch(SimpleNamespace(partition=partitions.get, native=extras))
+    made = Watch(SimpleNamespace(partition=partitions.get, native_extras=extras))
     assert made.begin() == []
     for side in says:
         made.use(side, says[side])
@@ -200,7 +200,7 @@ def test_a_controller_that_is_gone_is_named(watch):
 
 def test_a_controller_of_our_own_that_is_gone_is_known_sooner(watch):
     made, goes_by, _ = watch
-    made.system.native.own_scheduler = True
+    made.system.native_extras.own_scheduler = True
     goes_by(90, InfrastructureError("sinfo: Unable to contact slurm controller (connect failure)"))
     assert "slurmctld) has not answered for 60 s" in made.lost["slurmctld"]
 

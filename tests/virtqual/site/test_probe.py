@@ -26,7 +26,7 @@ def test_a_full_queue_is_waited_for_by_srun_which_takes_its_job_out_when_it_give
     partition = SimpleNamespace(
         name="native", access=["-pnative"], processor={"num_cpus": 64}, own_scheduler=False, wait_hours=24
     )
-    system = SimpleNamespace(native=partition, partition=lambda side: partition)
+    system = SimpleNamespace(native_extras=partition, partition=lambda side: partition)
     with pytest.raises(InfrastructureError, match="partition native: srun: error: Unable to allocate"):
         probe.probe_node(system, "native", print, wait_hours=asked_hours)
     ((line, seconds),) = asked

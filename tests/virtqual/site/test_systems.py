@@ -26,9 +26,9 @@ def example() -> dict:
 
 def test_the_worked_example_is_right(example):
     system = systems.check(example, "example.py")
-    assert system.virtual.hypervisor.build == "8.0.3-24022510"
+    assert system.virtual_extras.hypervisor.build == "8.0.3-24022510"
     assert system.partition("native").name == "bare"
-    assert system.virtual.read_host().link_gbit == 100
+    assert system.virtual_extras.read_host().link_gbit == 100
 
 
 REMOVED = object()
@@ -156,7 +156,7 @@ def test_a_size_of_hpl_that_no_node_can_hold(example):
         systems.check(example, "mysite.py")
     for partition in example["partitions"]:
         partition["extras"]["hpl"] = {"order": 110_000, "block": 168}
-    assert systems.check(example, "mysite.py").virtual.hpl == HplSize(order=110_000, block=168)
+    assert systems.check(example, "mysite.py").virtual_extras.hpl == HplSize(order=110_000, block=168)
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def test_only_a_scheduler_of_ones_own_is_asked_often(example, configure):
 
 def test_what_a_sites_own_checks_need_has_a_place(example):
     example["partitions"][0]["extras"]["site"] = {"rack": 7}
-    assert systems.check(example, "mysite.py").native.site == {"rack": 7}
+    assert systems.check(example, "mysite.py").native_extras.site == {"rack": 7}
 
 
 def test_reframe_takes_what_is_accepted_here(example):
@@ -352,6 +352,6 @@ def test_the_nodes_that_a_session_uses_are_those_that_the_checks_see(sites, monk
 def test_vms_that_share_a_host_are_all_used(example):
     """Their jobs name VMs of one host, and Slurm would choose others."""
     system = systems.check(example, "example.py")
-    assert [system.use_nodes(count).virtual.nodes for count in (None, 4, 99)] == [8, 4, 8]
+    assert [system.use_nodes(count).virtual_extras.nodes for count in (None, 4, 99)] == [8, 4, 8]
     example["partitions"][1]["extras"]["nodes_of_hosts"] = {"esx": [f"vm{k}" for k in range(8)]}
-    assert systems.check(example, "example.py").use_nodes(4).virtual.nodes == 8
+    assert systems.check(example, "example.py").use_nodes(4).virtual_extras.nodes == 8
