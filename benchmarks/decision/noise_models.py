@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -139,6 +140,34 @@ class Stalls:
         begins = rng.random((*rows, len(virtual) + self.length - 1)) < self.share
         stalled = np.lib.stride_tricks.sliding_window_view(begins, self.length, axis=-1).any(axis=-1)
         return np.log(self.factor) * np.broadcast_to(stalled, (*shape, len(virtual)))
+
+
+@dataclass(frozen=True)
+class OwnStates:
+    """Each side has a state of its own, which correlates by `kept` from one of its runs to its next."""
+
+    kept: float
+    sd: float = 0.02
+
+    def __call__(self, rng: Rng, shape: tuple[int, ...], virtual: np.ndarray) -> np.ndarray:
+        y = gaussian(rng, shape, virtual)
+        for side in (virtual, ~virtual):
+            runs_of_side = np.flatnonzero(side)
+            for before, run in pairwise(runs_of_side):
+                y[..., run] = self.kept * y[..., before] + np.sqrt(1 - self.kept**2) * y[..., run]
+        return self.sd / np.sqrt(2) * y
+
+
+@dataclass(frozen=True)
+class SlowerVirtualRuns:
+    """A share of the virtual runs takes `factor` times as long; the mean of all is that of native runs."""
+
+    share: float
+    factor: float
+
+    def __call__(self, rng: Rng, shape: tuple[int, ...], virtual: np.ndarray) -> np.ndarray:
+        is_slow = rng.random((*shape, len(virtual))) < self.share
+        return np.log(self.factor) * np.where(virtual, is_slow - self.share, 0)
 
 
 def carry_over(rng: Rng, shape: tuple[int, ...], virtual: np.ndarray) -> np.ndarray:

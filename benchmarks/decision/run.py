@@ -12,7 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +22,8 @@ import numpy as np
 from scipy import stats
 
 import sessions as draw
+from virtqual.session.pairing import DECLARED_NOISE
+from virtqual.verdict.estimate import Noise
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.overhead import estimate_overhead
 from virtqual.verdict.places import host_effects
@@ -172,6 +174,52 @@ def clocks(table: Table) -> None:
         worse = WORSE.repeat(11)
         _, judged = commands.finished(draw.scalars(table.rng, table.sessions // 5, worse, step=step))
         table.rate(f"{words}, at budget + margin: passes", judged.outcome == WITHIN, 0.05)
+
+
+def clocks_of_guests(table: Table) -> None:
+    table.begin("a clock of the guest alone, whose step is a share of the value, SD 2 %, 11 metrics")
+    for step in (0.02, 0.05, 0.10):
+        for words, overhead in (("at the budget", all_at_budget()), ("at budget + margin", WORSE.repeat(11))):
+            drawn = draw.scalars(table.rng, table.sessions // 5, overhead)
+            level = step * table.rng.uniform(-0.5, 0.5, (*drawn.native.shape[:2], 1))
+            shown = models.round_to_timer(step, drawn.virtual + level)
+            _, judged = commands.finished(replace(drawn, native=drawn.native + level, virtual=shown))
+            table.rate(f"step {step:.0%}, {words}: INVALID", judged.outcome == INVALID)
+            table.rate(f"step {step:.0%}, {words}: a false OVER", is_over(judged))
+            table.rate(f"step {step:.0%}, {words}: WITHIN", judged.outcome == WITHIN)
+
+
+def beyond(table: Table) -> None:
+    table.begin("noise for which nothing is promised; 11 metrics, WITHIN from four pairs")
+    disturbances = {
+        **{f"each side's own states, kept by {kept}": models.OwnStates(kept) for kept in (0.3, 0.5, 0.7)},
+        "10 % of the virtual runs take 1.16x": models.SlowerVirtualRuns(0.1, 1.16),
+        "10 % of them take 1.25x": models.SlowerVirtualRuns(0.1, 1.25),
+        "70 % of them take 1.06x": models.SlowerVirtualRuns(0.7, 1.06),
+        "70 % of them take 1.08x": models.SlowerVirtualRuns(0.7, 1.08),
+    }
+    for words, disturbance in disturbances.items():
+        for history in ("stated", "recorded"):
+            options = {"sd": 0.005, "disturbance": disturbance, "history": history}
+            over = is_over(table.judge(draw.scalars, all_at_budget(), **options))
+            passed = passes(table.judge(draw.scalars, WORSE, cells=0.25, min_pairs=4, **options))
+            table.rate(f"{words}, noise {history}: false OVER", over)
+            table.rate(f"{words}, noise {history}: budget + margin passes", passed)
+    for sd in (0.05, 0.12, 0.20):
+        for pairs in (2, 4):
+            passed = passes(table.judge(declared, WORSE, cells=0.25, min_pairs=pairs, sd=sd))
+            table.rate(f"`virtqual judge`, SD {sd:.0%}: budget + margin passes from {pairs} pairs", passed)
+        table.rate(
+            f"`virtqual judge`, SD {sd:.0%}: false OVER",
+            is_over(table.judge(declared, all_at_budget(), sd=sd)),
+        )
+
+
+def declared(rng: draw.Rng, sessions: int, overhead: np.ndarray, *, sd: float) -> draw.Drawn:
+    """Draw metrics that no reviewed file knows."""
+    prior = DECLARED_NOISE["overhead"]
+    drawn = draw.scalars(rng, sessions, overhead, sd=sd, history="stated")
+    return replace(drawn, noise=Noise(prior.sigma, prior.df, prior.between))
 
 
 def stalls(table: Table) -> None:
@@ -541,6 +589,8 @@ PARTS = {
     "against": against,
     "passes": margin_passes,
     "false-over": false_over,
+    "guests-clocks": clocks_of_guests,
+    "beyond": beyond,
 }
 
 

@@ -29,9 +29,12 @@ from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SlowRuns
 
 
 def choose_min_pairs(hypervisor_class: HypervisorClass | None, *, fast: bool = False) -> int:
-    """Return from how many pairs on a metric can be WITHIN: the first look's, if no build is qualified."""
-    qualifies = hypervisor_class is not None and hypervisor_class.qualifies and not fast
-    return MIN_PAIRS_TO_QUALIFY if qualifies else LOOKS[0]
+    """Return from how many pairs on a metric can be WITHIN: the first look's, if no build is qualified.
+
+    Without a class the noise is not known well enough for two pairs.
+    """
+    qualifies = hypervisor_class is None or hypervisor_class.qualifies
+    return MIN_PAIRS_TO_QUALIFY if qualifies and not fast else LOOKS[0]
 
 
 @cache

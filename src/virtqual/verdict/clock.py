@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -35,6 +36,12 @@ MAX_REMAINDER = 0.1
 MIN_REPEATS = 2
 """Repeated values that show a step: one alone is often chance, since a curve has many sizes."""
 
+MAX_CHANCE = 1e-3
+"""Chance that a fine clock shows only multiples of a step that one side alone shows."""
+
+FINE_SHARE = 1e-5
+"""Share of a value below which digits are so fine that repeated values of one side alone show a step."""
+
 
 def find_steps(values: Floats) -> Floats:
     """Return the step of the clock at each size, shape (n_points,), from (n_values, n_points) values.
@@ -52,17 +59,59 @@ def find_steps(values: Floats) -> Floats:
     >>> find_steps(np.array([[1.23], [1.23], [1.23], [17.648], [17.804], [18.982]])).round(3).tolist()
     [0.002]
     """
-    unit = 10.0 ** (math.floor(math.log10(values.min())) + 1 - DIGITS)
-    counts = [round(value / unit) for value in values.ravel().tolist()]
-    divisor, width, last_place = math.gcd(*counts), values.shape[1], 1
-    while divisor % (10 * last_place) == 0:
-        last_place *= 10
-    steps = np.full(width, divisor * unit)
-    if last_place >= HONEST_SHARE * min(counts):
+    unit, columns = _count_units(values)
+    counts = list(chain(*columns))
+    divisor = math.gcd(*counts)
+    steps = np.full(len(columns), divisor * unit)
+    if _find_last_place(divisor) >= HONEST_SHARE * min(counts):
         return steps
-    for column in range(width):
-        distinct = sorted(set(counts[column::width]))
-        if len(values) - len(distinct) >= MIN_REPEATS and _are_multiples(distinct):
+    return _widen(steps, columns, unit)
+
+
+def find_side_steps(values: Floats, common: Floats) -> Floats:
+    """Return the steps of the clock by the values of one side, where they are larger than the `common` ones.
+
+    Finer values of the other side hide the step of a clock that only this side has.  Values that a clock of
+    the common steps would hardly show reveal it, and so do fine values that repeat.
+
+    Examples
+    --------
+    >>> find_side_steps(np.array([[0.21], [0.21], [0.22], [0.21]]), np.array([1e-6])).tolist()
+    [0.01]
+    >>> find_side_steps(np.array([[1.2], [1.2], [1.2], [1.2]]), np.array([0.01])).tolist()
+    [0.01]
+    """
+    unit, columns = _count_units(values)
+    counts = list(chain(*columns))
+    divisor, distinct = math.gcd(*counts), len(set(counts))
+    last_place = _find_last_place(divisor)
+    # A single value has no smaller divisor than itself: its last digit shows the step at least.
+    step = (divisor if distinct > 1 else last_place) * unit
+    if (common.min() / step) ** distinct < MAX_CHANCE:
+        return np.maximum(common, step)
+    return _widen(common, columns, unit) if last_place < FINE_SHARE * min(counts) else common
+
+
+def _count_units(values: Floats) -> tuple[float, list[list[int]]]:
+    """Return the last of the digits that count, and for each size the values as multiples of it."""
+    unit = 10.0 ** (math.floor(math.log10(values.min())) + 1 - DIGITS)
+    return unit, [[round(value / unit) for value in column] for column in values.T.tolist()]
+
+
+def _find_last_place(divisor: int) -> int:
+    """Return the largest power of ten that divides a number."""
+    place = 1
+    while divisor % (10 * place) == 0:
+        place *= 10
+    return place
+
+
+def _widen(steps: Floats, columns: Sequence[Sequence[int]], unit: float) -> Floats:
+    """Return the steps with those that repeated values reveal, at each size where they do."""
+    steps = steps.copy()
+    for column, counts in enumerate(columns):
+        distinct = sorted(set(counts))
+        if len(counts) - len(distinct) >= MIN_REPEATS and _are_multiples(distinct):
             steps[column] = min(np.diff(distinct), default=distinct[0]) * unit
     return steps
 
@@ -107,8 +156,8 @@ class CoarseClock:
         size = "" if self.size is None else f" at {format_value(self.size)} {metric.axis_unit}"
         if math.isclose(self.step, self.value):
             return (
-                f"clock too coarse: all values{size} are {value}, and nothing shows the clock's step; print "
-                "more digits, or make the runs longer"
+                f"clock too coarse: values{size} are {value} or a multiple, and nothing shows the clock's "
+                "step; print more digits, or make the runs longer"
             )
         return (
             f"clock too coarse: it shows steps of {format_value(self.step)} {metric.unit}{size}, "

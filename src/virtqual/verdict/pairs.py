@@ -15,7 +15,7 @@ import numpy as np
 
 from virtqual.errors import UsageError
 from virtqual.verdict.budget import Budget
-from virtqual.verdict.clock import HONEST_SHARE, CoarseClock, find_coarse_clock, find_steps
+from virtqual.verdict.clock import HONEST_SHARE, CoarseClock, find_coarse_clock, find_side_steps, find_steps
 from virtqual.verdict.estimate import Floats, median
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.notation import sign_of
@@ -189,8 +189,9 @@ class Series:
 
     @cached_property
     def clock_steps(self) -> Floats:
-        """The step of the clock at each size, in the unit, as the values of both sides show it."""
-        return find_steps(np.concatenate([self.values[side] for side in SIDES]))
+        """The step of the clock at each size, in the unit; the larger one if the sides have two clocks."""
+        common = find_steps(np.concatenate([self.values[side] for side in SIDES]))
+        return np.fmax(*(find_side_steps(self.values[side], common) for side in SIDES))
 
     @property
     def clock_bias(self) -> Floats:

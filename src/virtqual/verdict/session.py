@@ -137,13 +137,14 @@ def judge_sessions(
     today = today or date.today()
     class_name = hypervisor_class.name if hypervisor_class else ""
     relevant = [w for w in waivers if w.hypervisor_class == class_name and w.build == build]
+    min_boots = MIN_BOOTS if recreates_vms else 1
     chosen = [set_aside_hosts(cases) for cases in cases_by_session]
     judged = judge_all(
         [cases for cases, _ in chosen],
         looks=looks,
         alpha=ALPHA / share,
         min_pairs=min_pairs,
-        min_boots=MIN_BOOTS if recreates_vms else 1,
+        min_boots=min_boots,
     )
     answers = []
     for measured, (cases, outliers), verdicts in zip(cases_by_session, chosen, judged, strict=True):
@@ -151,7 +152,7 @@ def judge_sessions(
             verdict.hosts = host_factors(case.runs, {outlier.host for outlier in outliers})
             _apply_waivers(case, verdict, relevant, today)
         needs = tuple(_list_needs(cases, verdicts))
-        slow = _count_slow_runs(cases, slow_before, 0.0 if needs else SLOW_ALPHA / share)
+        slow = _count_slow_runs(cases, slow_before, 0.0 if needs else SLOW_ALPHA / share, min_boots)
         answers.append(
             SessionVerdict(
                 tuple(verdicts), needs, slow, hypervisor_class, tuple(relevant), today, tuple(outliers)
@@ -160,12 +161,12 @@ def judge_sessions(
     return answers
 
 
-def _count_slow_runs(cases: Iterable[Case], slow_before: SlowRuns, alpha: float) -> SlowRuns:
+def _count_slow_runs(cases: Iterable[Case], slow_before: SlowRuns, alpha: float, min_boots: int) -> SlowRuns:
     """Return the slow runs of a session, tested at the error rate `alpha` together with earlier ones."""
     slow = slow_runs_of({case.series.id: case for case in cases if not case.refused}.values())
     together = slow + slow_before
     # Earlier sessions count only together with a slow run of this one: they were judged in their time.
-    if slow.virtual > 0 and alpha > 0 and together.p <= alpha:
+    if slow.virtual > 0 and alpha > 0 and together.p <= alpha and together.boots >= min_boots:
         text = (
             f"virtual runs were slow ({together.factor:.1f}x) {together.virtual} times in "
             f"{together.virtual_runs} runs, native runs {together.native} times in {together.native_runs}"

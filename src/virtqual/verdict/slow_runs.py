@@ -73,6 +73,8 @@ class SlowRuns(BaseModel, extra="forbid", frozen=True):
     native_runs: int = 0
     #: How many times as long as a typical run a slow virtual run takes, the median; 0 if none is slow.
     factor: float = 0.0
+    #: Number of boots in which virtual runs were slow.
+    boots: int = 0
     #: True if virtual runs are slow more often than native ones.
     found: bool = False
     #: The same in words.
@@ -84,6 +86,7 @@ class SlowRuns(BaseModel, extra="forbid", frozen=True):
             virtual_runs=self.virtual_runs + other.virtual_runs,
             native=self.native + other.native,
             native_runs=self.native_runs + other.native_runs,
+            boots=self.boots + other.boots,
             factor=self.factor or other.factor,
         )
 
@@ -111,7 +114,7 @@ def slow_runs_of(cases: Iterable[Case]) -> SlowRuns:
                 # Without times it is unknown which samples are of one run.
                 run = (case.series.id, *sample.run) if pair.untimed else sample.run
                 slowest[run] = max(slowest.get(run, (sample, 0.0)), (sample, excess), key=itemgetter(1))
-    slow = [excess for sample, excess in slowest.values() if sample.side == "virtual" and excess > 0]
+    slow = {sample: x for sample, x in slowest.values() if sample.side == "virtual" and x > 0}
     counts = Counter(sample.side for sample, _ in slowest.values())
     events = count_events(slowest.values())
     return SlowRuns(
@@ -119,7 +122,8 @@ def slow_runs_of(cases: Iterable[Case]) -> SlowRuns:
         virtual_runs=counts["virtual"],
         native=events["native"],
         native_runs=counts["native"],
-        factor=math.exp(min(float(np.median(slow)), MAX_LOG)) if slow else 0.0,
+        boots=len({sample.boot for sample in slow}),
+        factor=math.exp(min(float(np.median(list(slow.values()))), MAX_LOG)) if slow else 0.0,
     )
 
 

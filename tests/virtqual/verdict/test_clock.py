@@ -1,12 +1,14 @@
 """The step of a clock: found in the values, and refused if it is too large for the margin."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from made_series import PRIOR, alone, budget_of, samples_of
 
 from virtqual.verdict import Outcome
 from virtqual.verdict.budget import Budget, BudgetReason, Sizes, Term
-from virtqual.verdict.clock import find_coarse_clock, find_steps
+from virtqual.verdict.clock import find_coarse_clock, find_side_steps, find_steps
 from virtqual.verdict.pairs import pair_up
 
 THREE = Budget.build(0.05, margin=0.03)
@@ -127,6 +129,39 @@ def test_the_worst_size_is_that_of_the_largest_share_of_its_margin(metrics):
     assert find(0.7) is None
     # The unit does not matter.
     assert find(5e-6, 1e-7).repetitions == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "common", "step"),
+    [
+        # printed to a hundredth, while the other side has six digits
+        ([0.21, 0.21, 0.21, 0.21], 1e-6, 0.01),
+        # ticks of 4 ms
+        ([0.208, 0.212, 0.212, 0.208], 1e-6, 0.004),
+        # a rate by times of whole seconds
+        ([86400 / 22, 86400 / 23, 86400 / 22, 86400 / 22], 1e-6, 86400 / 22 - 86400 / 23),
+        # a zero at the end is not printed: one value of ten has none
+        ([1.2, 1.2, 1.2, 1.2], 0.01, 0.01),
+        # a side that repeats to the last of five digits
+        ([14.997, 14.997, 14.997, 14.997], 0.001, 0.001),
+    ],
+)
+def test_the_clock_of_one_side_shows_beside_finer_values_of_the_other(values, common, step):
+    (found,) = find_side_steps(np.array(values)[:, None], np.array([common]))
+    assert found == pytest.approx(step, rel=1e-4)
+
+
+@pytest.mark.parametrize("side", ["native", "virtual"])
+def test_a_coarse_clock_of_one_side_is_refused(timed, side):
+    series = timed(0.0, 0.0, 8)
+    pairs = []
+    for pair in series.pairs:
+        sample = getattr(pair, side)
+        rounded = replace(sample, values=(round(sample.values[0], 1),))
+        pairs.append(replace(pair, **{side: rounded}))
+    verdict = alone(replace(series, pairs=tuple(pairs)), THREE, PRIOR)
+    assert verdict.outcome is Outcome.INVALID
+    assert verdict.reasons[0].startswith("clock too coarse")
 
 
 def test_two_pairs_may_show_too_large_a_step_by_chance(timed):

@@ -164,6 +164,17 @@ def test_nothing_is_over_by_fewer_boots_than_can_be_had(metrics):
         assert judge_session([case]).outcome is Outcome.OVER
 
 
+def test_slow_runs_take_as_many_boots_as_any_other_over(metrics):
+    """One bad boot makes a run of each metric slow, again and again."""
+    for boots, is_found in (("a" * 12 + "b" * 12, False), ("a" * 8 + "b" * 8 + "c" * 8, True)):
+        values = [[0.5 * (number % 2)] for number in range(24)]
+        runs = samples_of(metrics["hpl"], values, boots=list(boots))
+        case = Case(pair_up(metrics["hpl"], "here", (), runs), WIDE, PRIOR)
+        slow = judge_session([case], recreates_vms=True).slow_runs
+        assert (slow.boots, slow.found) == (len(set(boots)), is_found)
+        assert judge_session([case]).slow_runs.found
+
+
 ROTATED = "hosts confounded: native a, b, virtual x, y, and no survey bounds the difference"
 ROTATED_FOUR = ROTATED.replace("a, b", "a, b, c, d").replace("x, y", "w, x, y, z")
 
