@@ -177,7 +177,7 @@ def test_the_pairs_that_noise_would_take_grow_with_its_square(metrics, make):
     rows = 0.065 + np.array([[0.05, 0.3]]) * np.resize([1, -1], 18)[:, None]
     text = alone(make(metrics["mpi_latency"], rows, (1, 8)), FIVE, stated(0.3)).message
     said = re.search(
-        r"known to ([\d.]+)% at 8 B, the margin is ([\d.]+)%; it would take about (\d+) pairs", text
+        r"known to ([\d.]+)% at 8 B, the margin is ([\d.]+)%; it would take up to (\d+) pairs", text
     )
     reach, margin = (np.log1p(float(said[number]) / 100) for number in (1, 2))
     assert int(said[3]) == pytest.approx(18 * (reach / margin) ** 2, rel=0.02)
