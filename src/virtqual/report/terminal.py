@@ -145,7 +145,7 @@ class Terminal:
         if not verdicts:
             return
         self.console.print(table_of(verdicts))
-        note = "Percent of native's value; minus is faster."
+        note = "Percent of the native value; minus is faster."
         if any(verdict.outcome is Outcome.WITHIN for verdict in verdicts):
             note += " WITHIN is below budget + margin."
         if any(verdict.points for verdict in verdicts):

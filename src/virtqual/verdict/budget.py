@@ -96,11 +96,11 @@ class Term(Target):
     """The overhead that is allowed over a range of sizes."""
 
     sizes: Sizes | None = None
-    #: Allowed fraction of native's value (``5%`` or 0.05).
+    #: Allowed fraction of the native value (``5%`` or 0.05).
     relative: Annotated[NotNegative, PERCENT]
     #: Difference in the metric's unit that is allowed where it is more than `relative`.
     absolute: Quantity | None = None
-    #: The largest fraction of native's value that `absolute` may come to.
+    #: The largest fraction of the native value that `absolute` may come to.
     at_most: Fraction | None = None
     #: Distance above the budget at which an overhead may hide, a fraction.
     margin: Annotated[Positive, PERCENT]

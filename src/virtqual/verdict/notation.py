@@ -42,7 +42,7 @@ def format_percent(fraction: float) -> str:
 def describe_slowdown(log: float, better: Direction, bounds: Bounds | None = None) -> str:
     """Return how much slower or faster virtual is, with the bounds of the estimate if they are given.
 
-    Percentages are of native's value; `log` and `bounds` are ln(virtual/native), positive is worse.
+    Percentages are of the native value; `log` and `bounds` are ln(virtual/native), positive is worse.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def _split_slowdown(log: float, better: Direction, *, as_factor: bool = False) -
 
 
 def _fraction_slower(log: float, better: Direction) -> float:
-    """Return by which fraction of native's value virtual is slower; negative if it is faster."""
+    """Return by which fraction of the native value virtual is slower; negative if it is faster."""
     return exp_or_inf(log) - 1 if better == "lower" else 1 - exp_or_inf(-log)
 
 
