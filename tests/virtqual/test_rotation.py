@@ -79,7 +79,10 @@ def test_where_no_partition_is_named_or_no_host_of_its_nodes_nothing_rotates():
     def system(hosts):
         sides = SimpleNamespace(nodes=4, nodes_of_hosts={}), SimpleNamespace(nodes=4, nodes_of_hosts=hosts)
         return SimpleNamespace(
-            nodes=4, native=sides[0], virtual=sides[1], partition=lambda side: SimpleNamespace(name=side)
+            nodes=4,
+            native_extras=sides[0],
+            virtual_extras=sides[1],
+            partition=lambda side: SimpleNamespace(name=side),
         )
 
     hosts = {f"h{k}": [f"vm{k}"] for k in (1, 2)}

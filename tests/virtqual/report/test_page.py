@@ -158,7 +158,7 @@ def test_what_only_one_side_has_stands_apart_from_what_differs():
 def test_the_command_that_measures_again_selects_what_was_over_and_in_its_scope():
     request = Request(system="site", full=True, stack="spack", nodes=2)
     session = session_slow_by(1.5, pairs=8, request=request, against="20260101-000000-site")
-    again = re.search(r"Measure it again: <code>(.*?)</code>", page.render(session))[1]
+    again = re.search(r"Look for the cause: <code>(.*?)</code>", page.render(session))[1]
     *line, option, name = shlex.split(html.unescape(again))
     assert shlex.join(line[2:]) == (
         "--system site --full --stack spack --nodes 2 --against 20260101-000000-site"

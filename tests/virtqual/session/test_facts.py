@@ -57,7 +57,7 @@ def test_the_facts_of_a_session_are_those_of_its_system_file_and_its_nodes():
         "system": "site",
         "class": "kvm",
         "hypervisor vendor": "KVM",
-        "placement numa hidden": "True",
+        "placement numa hidden": "yes",
         "guest kernel": "k",
         "native processor model": "x",
         "native processor cores": "2 4",
