@@ -36,7 +36,7 @@ MAX_REMAINDER = 0.1
 MIN_REPEATS = 2
 """Repeated values that show a step: one alone is often chance, since a curve has many sizes."""
 
-MAX_CHANCE = 1e-3
+MAX_CHANCE = 3e-4
 """Chance that a fine clock shows only multiples of a step that one side alone shows."""
 
 FINE_SHARE = 1e-5
@@ -87,7 +87,8 @@ def find_side_steps(values: Floats, common: Floats) -> Floats:
     last_place = _find_last_place(divisor)
     # A single value has no smaller divisor than itself: its last digit shows the step at least.
     step = (divisor if distinct > 1 else last_place) * unit
-    if (common.min() / step) ** distinct < MAX_CHANCE:
+    # The first value is a multiple of its own divisors.
+    if (common.min() / step) ** max(distinct - 1, 1) < MAX_CHANCE:
         return np.maximum(common, step)
     return _widen(common, columns, unit) if last_place < FINE_SHARE * min(counts) else common
 

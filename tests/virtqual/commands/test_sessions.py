@@ -59,7 +59,7 @@ def test_the_studys_four_configurations_come_out_of_two_sessions(two):
     assert math.exp(-on.virtual) == pytest.approx(0.81)
     assert math.exp(-on.native) == pytest.approx(0.8223)
     facts = dict(differing([*two, two[0]]))
-    assert facts["placement node interleaving"] == [("A, C", "False"), ("B", "True")]
+    assert facts["placement node interleaving"] == [("A, C", "no"), ("B", "yes")]
 
 
 def test_what_does_not_count_is_not_compared(two):
@@ -82,7 +82,7 @@ def test_the_command_shows_them_side_by_side(two):
     assert re.search(r"A +26% \(\d+ to \d+%\) +0.0% slower +26.0% slower +worst", done.output)
     assert re.search(r"B +1% \(-\d to \d%\) +17.8% slower +19.0% slower +best", done.output)
     assert re.search(r"^A +20260101\S+ +OVER +KVM", done.output, re.MULTILINE)
-    assert re.search(r"placement node interleaving +A: False\s+B: True", done.output)
+    assert re.search(r"placement node interleaving +A: no\s+B: yes", done.output)
     assert "[bold]on[/bold]" in done.output
     assert max(map(len, done.output.splitlines())) <= 80
     run("compare", "20260101", code=2)

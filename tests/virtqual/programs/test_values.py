@@ -319,6 +319,13 @@ def test_lammps(name, loop_time, energy, cpu_use, comm):
     assert run.drift == pytest.approx(abs(last - first) / abs(first))
 
 
+def test_lammps_may_warn_between_rows():
+    text = read("lammps.lj.out")
+    row = "       100   0.757"
+    warned = text.replace(row, f"WARNING: Dangerous builds = 1 (src/thermo.cpp:472)\n{row}")
+    assert (warned != text, lammps.parse(warned)) == (True, parse("lammps.lj.out"))
+
+
 def test_threads_of_lammps_share_the_processes():
     threaded = read("lammps.lj.out").replace("2 MPI tasks x 1 OpenMP", "1 MPI tasks x 2 OpenMP")
     assert lammps.parse(threaded) == dataclasses.replace(parse("lammps.lj.out"), tasks=1)
@@ -492,6 +499,15 @@ def test_milc():
     assert (run.version, run.processes, run.lattice) == ("7.8.1", 2, (4, 4, 4, 8))
     assert (run.trajectories, run.time, run.violations) == (1, 7.635632, (-1.033972e-02,))
     assert run.plaquette == pytest.approx((2.9060255810913773, 2.9044433781253503), abs=1e-9)
+
+
+def test_the_plaquette_of_milc_is_the_mean_of_all_measurements():
+    text = read("milc.su3_rhmd_hisq.out").replace("trajecs 1\n", "trajecs 2\n")
+    (measured,) = re.findall(r"^CHECK: delta S.*\n(?:.*\n)*?P_LOOP:.*\n", text, re.MULTILINE)
+    again = measured.replace("2.906", "3.106").replace("2.904", "2.704")
+    run = PARSERS["milc.su3_rhmd_hisq.out"](text.replace(measured, measured + again))
+    assert run.trajectories == 2
+    assert run.plaquette == pytest.approx((3.0060255810913773, 2.8044433781253503), abs=1e-9)
 
 
 def test_milc_of_the_stack_prints_its_version():
