@@ -281,6 +281,8 @@ def test_openfoam_is_read_exactly():
     # Two ranks and other work shared two CPUs.
     assert run.clock_time == 268
     assert openfoam.read_cells("  nPoints: 2146689\n  nCells: 2097152\n") == 128**3
+    with pytest.raises(OutputError, match="OpenFOAM output: number of cells: expected once, found 0 times"):
+        openfoam.read_cells("  nPoints: 2146689\n")
     assert len(probe) == 10
     assert probe[0.03125] == (-0.202053555, -0.008481107297, -8.816367626e-05)
     assert math.hypot(*probe[0.03125]) == pytest.approx(0.202232, rel=1e-5)

@@ -50,7 +50,7 @@ def test_norms_are_those_of_the_last_time(tmp_path, version):
     ],
 )
 def test_fields_of_no_atmosphere_are_refused(tmp_path, fields, times, message):
-    with pytest.raises(OutputError, match=message):
+    with pytest.raises(OutputError, match=f"^WRF output: wrfout.*{message}"):
         wrf_fields.read(history(tmp_path / "wrfout", fields, times))
 
 
@@ -58,7 +58,7 @@ def test_fields_of_no_atmosphere_are_refused(tmp_path, fields, times, message):
 def test_a_file_that_is_cut_off_is_refused(tmp_path, kept_bytes):
     path = history(tmp_path / "wrfout")
     path.write_bytes(path.read_bytes()[:kept_bytes])
-    with pytest.raises(OutputError, match="wrfout"):
+    with pytest.raises(OutputError, match=r"^WRF output: wrfout"):
         wrf_fields.read(path)
 
 
