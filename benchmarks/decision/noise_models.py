@@ -144,9 +144,9 @@ class Stalls:
 
 @dataclass(frozen=True)
 class OwnStates:
-    """Each side has a state of its own, which correlates by `kept` from one of its runs to its next."""
+    """Each side has a state of its own, which has this `correlation` from one of its runs to its next."""
 
-    kept: float
+    correlation: float
     sd: float = 0.02
 
     def __call__(self, rng: Rng, shape: tuple[int, ...], virtual: np.ndarray) -> np.ndarray:
@@ -154,7 +154,9 @@ class OwnStates:
         for side in (virtual, ~virtual):
             runs_of_side = np.flatnonzero(side)
             for before, run in pairwise(runs_of_side):
-                y[..., run] = self.kept * y[..., before] + np.sqrt(1 - self.kept**2) * y[..., run]
+                y[..., run] = (
+                    self.correlation * y[..., before] + np.sqrt(1 - self.correlation**2) * y[..., run]
+                )
         return self.sd / np.sqrt(2) * y
 
 

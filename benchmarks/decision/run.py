@@ -192,7 +192,10 @@ def clocks_of_guests(table: Table) -> None:
 def beyond(table: Table) -> None:
     table.begin("noise for which nothing is promised; 11 metrics, WITHIN from four pairs")
     disturbances = {
-        **{f"each side's own states, kept by {kept}": models.OwnStates(kept) for kept in (0.3, 0.5, 0.7)},
+        **{
+            f"each side's own states, correlated by {part}": models.OwnStates(part)
+            for part in (0.3, 0.5, 0.7)
+        },
         "10 % of the virtual runs take 1.16x": models.SlowerVirtualRuns(0.1, 1.16),
         "10 % of them take 1.25x": models.SlowerVirtualRuns(0.1, 1.25),
         "70 % of them take 1.06x": models.SlowerVirtualRuns(0.7, 1.06),

@@ -39,8 +39,8 @@ def init(
     """Make a site directory with an example of each kind of file; what exists stays as it is."""
     example = paths.root() / "site.example"
     if os.path.lexists(directory):
-        known = {part.name for part in example.iterdir()} | MADE_LATER
-        if not directory.is_dir() or any(part.name not in known for part in directory.iterdir()):
+        parts = {part.name for part in example.iterdir()} | MADE_LATER
+        if not directory.is_dir() or any(part.name not in parts for part in directory.iterdir()):
             raise UsageError(f"{directory} is no site directory: name one that does not exist yet")
     try:
         shutil.copytree(

@@ -123,7 +123,7 @@ class NodeFiles:
 
 
 class GatherError(InfrastructureError):
-    """What a node showed does not come from the script, is not whole, or cannot be read."""
+    """The text of a node is not the whole output of the script, or a file in it cannot be read."""
 
 
 def parse(text: str) -> NodeFiles:
