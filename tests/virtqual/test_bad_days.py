@@ -187,6 +187,7 @@ DAMAGES = {
     "no number": (lambda run: run.update(values=[[-1.0]]), "no pair that counts"),
     "infinite": (lambda run: run.update(values=[[1e999]]), "log.jsonl:11: no JSON: expected value at line 1"),
     "too many": (lambda run: run.update(values=[[1.0, 2.0]]), "2 values for 0 sizes"),
+    "one pair": (lambda run: run.update(pair=0), "testsite: lammps_loop_time@lj: pair 0 has more than one"),
     "a key of no run": (lambda run: run.update(pairs=1), "pairs"),
 }
 

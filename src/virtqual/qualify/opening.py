@@ -56,7 +56,7 @@ from virtqual.site.systems import System
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest
 from virtqual.verdict.budget import HypervisorClass
-from virtqual.verdict.pairs import SIDES
+from virtqual.verdict.pairs import SIDES, PairingError
 from virtqual.verdict.rule import MIN_PAIRS_TO_QUALIFY
 
 #: The name of the last session that is `Summary.good`, after ``--against``.
@@ -371,7 +371,7 @@ def find_earlier(against: str, system: System, request: Request | None = None) -
     # A session without a pair is refused now, and not after hours of measuring.
     try:
         series = series_of(admitted_of(earlier).runs, project_references())
-    except ValueError as error:
+    except PairingError as error:
         raise UsageError(f"{directory}: {error}") from error
     if not any(line.valid for line in series.values()):
         reasons = [why for line in series.values() for pair in line.pairs for why in pair.invalid]

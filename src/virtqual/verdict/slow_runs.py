@@ -114,7 +114,7 @@ def slow_runs_of(cases: Iterable[Case]) -> SlowRuns:
                 # Without times it is unknown which samples are of one run.
                 run = (case.series.id, *sample.run) if pair.untimed else sample.run
                 slowest[run] = max(slowest.get(run, (sample, 0.0)), (sample, excess), key=itemgetter(1))
-    slow = {sample: x for sample, x in slowest.values() if sample.side == "virtual" and x > 0}
+    slow = [run for run in slowest.values() if run[0].side == "virtual" and run[1] > 0]
     counts = Counter(sample.side for sample, _ in slowest.values())
     events = count_events(slowest.values())
     return SlowRuns(
@@ -122,8 +122,8 @@ def slow_runs_of(cases: Iterable[Case]) -> SlowRuns:
         virtual_runs=counts["virtual"],
         native=events["native"],
         native_runs=counts["native"],
-        boots=len({sample.boot for sample in slow}),
-        factor=math.exp(min(float(np.median(list(slow.values()))), MAX_LOG)) if slow else 0.0,
+        boots=len({sample.boot for sample, _ in slow}),
+        factor=math.exp(min(float(np.median([excess for _, excess in slow])), MAX_LOG)) if slow else 0.0,
     )
 
 
