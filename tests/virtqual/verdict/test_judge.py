@@ -395,6 +395,11 @@ def test_hosts_in_fixed_roles_forbid_an_answer(judged, level):
     assert Verdict.model_validate_json(verdict.model_dump_json()) == verdict
 
 
+def test_several_hosts_in_fixed_roles_are_all_named(judged):
+    (reason,) = judged(steady(0.0, 8), hosts=at("aabbaabb", "ccddccdd")).reasons
+    assert reason.startswith("native ran on a, b and virtual machines on c, d: a slow host")
+
+
 def test_a_bound_on_what_hosts_differ_by_is_added_to_both_ends(judged):
     hosts = at("a" * 18, "b" * 18)
     plain = judged(steady(0.0, 18))

@@ -55,13 +55,15 @@ def test_messages(metrics, make, metric, differences, text):
 
 def test_what_was_left_out_as_a_whole_is_shown_all_the_same(metrics):
     """As beside another guest: nothing is judged, and everybody asks how much it was."""
-    samples = samples_of(metrics["lammps_loop_time"], [[0.68], [0.7], [0.69]])
+    samples = samples_of(metrics["lammps_loop_time"], [[0.6], [0.69], [0.68]])
     refused = [replace(one, invalid=("steal",)) if one.side == "virtual" else one for one in samples]
     series = pair_up(metrics["lammps_loop_time"], "here", (), refused)
     text = alone(series, FIVE, PRIOR).message
-    assert text.endswith("virtual is 99.4% slower in the pairs left out, and the cause is unknown")
+    assert text.endswith("virtual is 97.4% slower in the pairs left out, and the cause is unknown")
     some = pair_up(metrics["lammps_loop_time"], "here", (), [*refused[:2], *samples[2:]])
     assert "in the pairs left out" not in alone(some, FIVE, PRIOR).message
+    half = pair_up(metrics["lammps_loop_time"], "here", (), [refused[0], *refused[2:]])
+    assert "virtual is 98.4% slower in the pairs left out" in alone(half, FIVE, PRIOR).message
 
 
 def test_a_curve_with_a_finding(metrics, make):
@@ -96,10 +98,10 @@ def test_an_earlier_session_that_is_too_short(metrics, make):
 
 
 def test_a_clean_curve(metrics, make):
-    rows = [[0.0, 0.0, 0.02, 0.0]] * 4
+    rows = [[0.0, 0.0, 0.045, 0.0]] * 4
     text = alone(make(metrics["mpi_latency"], rows, (1, 2, 4, 8)), FIVE, PRIOR).message
-    assert text.startswith("WITHIN mpi_latency@here: virtual is 0.5% slower (")
-    assert ") over 4 sizes, worst 2.0% slower at 4 B; native 10, virtual 10.05 us; budget" in text
+    assert text.startswith("WITHIN mpi_latency@here: virtual is 1.1% slower (")
+    assert ") over 4 sizes, worst 4.6% slower at 4 B; native 10, virtual 10.11 us; budget" in text
 
 
 def test_a_change(metrics, make):
@@ -125,6 +127,10 @@ def test_budgets_by_size(metrics, make):
     series = make(metrics["mpi_latency"], [[0.0]] * 2, (8.0,))
     assert alone(series, Budget(terms=(*small, *FIVE.terms)), PRIOR).budget == (
         "at most 20% slower (margin 10%) 1 to 64 B; at most 5% slower (margin 5%) at other sizes"
+    )
+    more = budget_of(relative=0.05, absolute=Quantity(value=0.1, unit="us"), at_most=0.2, margin=0.1).terms
+    assert alone(series, Budget(terms=(*small, *more)), PRIOR).budget.endswith(
+        "; at most 5% slower or 0.1 us more, whichever is larger, up to 20% (margin 10%) at other sizes"
     )
 
 
@@ -159,6 +165,21 @@ def test_reasons_that_differ_only_in_numbers_stand_together(metrics):
     assert "pair 2 left out: virtual run refused: no answer" in reasons
 
 
+@pytest.mark.parametrize(
+    ("pairs", "reasons"),
+    [
+        (3, "\n1 of the 2 pairs that the first decision needs; pair 0 left out: {}; pair 1 left out: "),
+        (2, "INVALID hpl@here: pair 0 left out: {}; pair 1 left out: "),
+    ],
+)
+def test_all_reasons_stand_on_one_line(metrics, pairs, reasons):
+    samples = samples_of(metrics["hpl"], [[0.0]] * pairs)
+    why = {0: ("steal",), 1: ("no answer",)}
+    refused = [replace(one, invalid=why.get(one.number, ())) for one in samples]
+    text = alone(pair_up(metrics["hpl"], "here", (), refused), FIVE, PRIOR).message
+    assert reasons.format("native run refused: steal; virtual run refused: steal") in text
+
+
 @pytest.mark.parametrize("metric", ["hpl", "lammps_loop_time"])
 def test_the_margin_of_a_change_is_stated_in_the_direction_of_its_metric(metrics, make, metric):
     """It is the difference between the slowest change that passes and the one that is allowed."""
@@ -167,7 +188,7 @@ def test_the_margin_of_a_change_is_stated_in_the_direction_of_its_metric(metrics
     verdict = alone(
         make(metrics[metric], 0.01 * np.resize([1, -1], 18)), budget, stated(0.05), baseline=before
     )
-    shown = float(re.search(r", here ([\d.]+)% against 4 earlier pairs", verdict.message)[1]) / 100
+    shown = float(re.search(r", here (\d+\.\d)% against 4 earlier pairs", verdict.message)[1]) / 100
     sign = 1 if metric == "lammps_loop_time" else -1
     ends = (np.exp(sign * end) for end in (verdict.limit, verdict.limit + verdict.margin))
     assert shown == pytest.approx(abs(np.subtract(*ends)), abs=0.0006)
@@ -181,6 +202,14 @@ def test_the_pairs_that_noise_would_take_grow_with_its_square(metrics, make):
     )
     reach, margin = (np.log1p(float(said[number]) / 100) for number in (1, 2))
     assert int(said[3]) == pytest.approx(18 * (reach / margin) ** 2, rel=0.02)
+
+
+def test_noise_is_too_high_at_the_size_with_the_least_margin_for_it(metrics, make):
+    rows = 0.065 + 0.2 * np.resize([1, -1], 18)[:, None] * [1, 1.2]
+    small = budget_of(sizes=Sizes(low=1, high=1), relative=0.05, margin=0.02).terms
+    series = make(metrics["mpi_latency"], rows, (1, 8))
+    text = alone(series, Budget(terms=(*small, *Budget.build(0.05, margin=0.08).terms)), stated(0.3)).message
+    assert re.search(r"known to [\d.]+% at 1 B, the margin is 1.9%", text)
 
 
 @pytest.mark.parametrize(
@@ -245,6 +274,21 @@ def test_findings(metrics, points, text):
     assert range_text(judged, points, metrics["mpi_latency"]) == text
 
 
+def test_a_finding_without_sizes(metrics):
+    judged = Interval.build(0.4, 0.3, 0.5, "lower")
+    assert range_text(judged, (), metrics["mpi_latency"]) == "49.2% slower (35.0% to 64.9%)"
+    assert judged.brief_text("lower") == "49% (35 to 65%)"
+    assert judged.brief_text("higher") == "33% (26 to 39%)"
+
+
+@pytest.mark.parametrize(
+    ("better", "low", "high"), [("lower", 1.105171, 1.349859), ("higher", 0.7408182, 0.9048374)]
+)
+def test_the_smaller_ratio_comes_first(better, low, high):
+    judged = Interval.build(0.2, 0.1, 0.3, better)
+    assert (judged.low, judged.high) == (low, high)
+
+
 # -- verdicts as they are stored
 
 
@@ -292,7 +336,24 @@ def test_what_follows_from_the_numbers_of_a_verdict(metrics, make):
         *("hpl here (change)", False),
         *(None, over.overhead),
     )
-    short = over.model_copy(update={"hosts": {"a": 1.1}, "reasons": ("why",)}).without_details()
+    assert over.model_copy(update={"change": over.overhead}).has_change is False
+    assert change.model_copy(update={"change": over.overhead}).has_change is True
+    assert over.within_below == pytest.approx(over.limit + over.margin)
+    assert {over.model_copy(update={name: None}).within_below for name in ("limit", "margin")} == {None}
+    assert over.model_copy(update={"limit": None}).smallest_over is None
+    assert over.model_copy(update={"findings": ()}).worst == over.overhead
+    assert (over.outcome_text, over.model_copy(update={"waived": True}).outcome_text) == (
+        "OVER",
+        "OVER waived",
+    )
+
+
+def test_a_summary_has_no_details(curve):
+    whole = alone(curve, Budget.build(0.05, margin=0.1), WIDE)
+    assert whole.points
+    assert whole.findings
+    over = whole.model_copy(update={"hosts": {"a": 1.1}, "reasons": ("why",)})
+    short = over.without_details()
     assert (short.points, short.findings, short.reasons, short.hosts, short.message) == ((), (), (), {}, "")
     assert short.overhead == over.overhead
 

@@ -25,7 +25,9 @@ def test_a_prior_by_size_has_its_own_noise_of_their_mean():
     )
     assert sigma_of(stated((0.1, 0.2), points=(1, 2), mean=0.12), 2) == pytest.approx((0.1, 0.2, 0.12))
     for contradiction in ({"points": None}, {"common": 0.0}, {"correlation": 0.5}):
-        with pytest.raises(ValueError, match="`mean` goes with `points`, and without `correlation`"):
+        with pytest.raises(
+            ValueError, match=r"error, `mean` goes with `points`, and without `correlation` and `common`\. \["
+        ):
             stated((0.1, 0.2), **{"points": (1, 2), "mean": 0.12, **contradiction})
 
 

@@ -5,9 +5,12 @@ import math
 import pytest
 
 from virtqual.verdict.notation import (
+    describe_bounds,
     describe_slowdown,
     describe_slowdown_briefly,
+    exp_or_inf,
     format_percent,
+    format_value,
     read_budget,
 )
 
@@ -33,7 +36,9 @@ def test_differences_in_a_column(log, bounds, text):
 @pytest.mark.parametrize(
     ("factor", "better", "text"),
     [
+        (1, "lower", "0.0% slower"),
         (1.99, "lower", "99.0% slower"),
+        (2, "lower", "2.00x as slow"),
         (2.5, "lower", "2.50x as slow"),
         (9.99, "lower", "9.99x as slow"),
         (10.5, "lower", "10.5x as slow"),
@@ -48,6 +53,31 @@ def test_differences_in_a_column(log, bounds, text):
 )
 def test_differences_in_words(factor, better, text):
     assert describe_slowdown(math.log(factor), better) == text
+
+
+@pytest.mark.parametrize(
+    ("log", "bounds", "text"),
+    [
+        (0.0, (0.0, math.log(1.1)), "0.0% to 10.0%"),
+        (0.0, (math.log(0.9), math.log(1.1)), "10.0% faster to 10.0% slower"),
+        (math.log(2.5), (0.0, math.log(3.4)), "1.00x as fast to 3.40x as slow"),
+    ],
+)
+def test_bounds_about_no_difference(log, bounds, text):
+    assert describe_bounds(log, "lower", bounds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), (9999.4, "9999"), (9999.5, "10000"), (1e12, "1.000e+12"), (0.0001234, "0.0001234")],
+)
+def test_values_with_four_digits(value, text):
+    assert format_value(value) == text
+
+
+def test_a_factor_that_no_float_holds_is_infinite():
+    assert math.isfinite(exp_or_inf(699.9))
+    assert exp_or_inf(700.0) == math.inf
 
 
 @pytest.mark.parametrize(("fraction", "text"), [(0.05, "5%"), (0.999, "99.9%"), (1, "1x"), (14.0, "14x")])
@@ -72,7 +102,7 @@ def test_one_budget_in_all_notations(stated, fraction):
     assert read_budget(stated) == pytest.approx(fraction)
 
 
-@pytest.mark.parametrize("stated", ["0.95", "0.5", "5", "100%", "-5%", "nan", "inf", "5 percent", ""])
+@pytest.mark.parametrize("stated", ["0.95", "0.5", "1", "5", "100%", "-5%", "nan", "inf", "5 percent", ""])
 def test_what_may_mean_two_things_is_refused(stated):
     with pytest.raises(ValueError, match="is no budget or margin: write 5%"):
         read_budget(stated)
