@@ -330,6 +330,7 @@ def test_what_follows_from_the_numbers_of_a_verdict(metrics, make):
     assert over.smallest_over == pytest.approx(over.limit + over.overhead.log - over.overhead.lower)
     assert (none.smallest_over, none.text, none.worst) == (None, "-", None)
     assert (over.text, over.worst) == (over.overhead.text("higher"), over.overhead)
+    assert alone(make(metrics["lammps_loop_time"], [0.3] * 8), FIVE, PRIOR).text.startswith("35.0% slower")
     assert (over.title, over.has_change) == ("hpl here", False)
     change = over.model_copy(update={"gate": "change"})
     assert (change.title, change.has_change, change.judged, change.estimate) == (
