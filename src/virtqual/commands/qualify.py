@@ -154,7 +154,7 @@ def _describe_assumptions(planned: Forecast) -> Iterator[str]:
         seconds = f"{low:g} to {high:g} s a run, and a few to start it, are assumed" if high else ""
         cases = "1 case was" if count == 1 else f"{count} cases were"
         yield (
-            f"{cases} never run here: {seconds or 'a few seconds a run are assumed'} (docs/checks.md, "
+            f"{cases} never run here: {seconds or 'a few seconds a run are assumed'} (docs/running.md, "
             "Repetitions). Long applications take longer."
         )
     if planned.assumed_stack:
