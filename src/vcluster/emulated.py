@@ -122,7 +122,7 @@ def make_machine(vm: qemu.Machine, emulator: Path, options: Options, logs: Path)
     """Return the hardware of the hosts, which run the kernel of the VMs.
 
     A host of one CPU also does its own work on it, which its VM sees as steal.  A host of two CPUs stood
-    still before long, under QEMU 7.2, 10.0 and 11.1 (docs/evidence.md).
+    still before long, under QEMU 7.2, 10.0 and 11.1 (docs/evidence-clusters.md).
     """
     return qemu.Machine(
         binary=emulator,

@@ -12,7 +12,8 @@ from vcluster.errors import OptionError
 from vcluster.topology import MAC
 
 DEFAULT_VMS = 2
-# A VM on an emulated host has one: with two CPUs such hosts stand still before long (docs/evidence.md).
+# A VM on an emulated host has one: with two CPUs such hosts stand still before long
+# (docs/evidence-clusters.md).
 DEFAULT_VCPUS = 2
 
 
