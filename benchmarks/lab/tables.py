@@ -147,11 +147,13 @@ def _list_differing(results: Sequence[Result], doses: Table) -> Table:
     to_find = [result for result in by_session if result.experiment.exit_code == [1]]
     others = [result for result in by_session if result not in to_find]
     by_program = [result for result in results if result.experiment.kind != "session"]
+    testable = [row for row in doses.entries if row["predicted"] not in ("", "0%", "100%")]
     contradicted = [row for row in doses.entries if row["predicted lies in it"] == "no"]
     text = (
         f"{_count_found(to_find)} Doses and other faults may have several answers: "
-        f"{_count_differing(others)} of these sessions were not as expected, and {len(contradicted)} doses "
-        f"contradict their prediction. Of the results of tests and programs, which were written to pass, "
+        f"{_count_differing(others)} of these sessions were not as expected, and {len(contradicted)} of "
+        f"{len(doses.entries)} doses contradict their prediction, which for {len(testable)} of them is not 0 "
+        f"or 100 %. Of the results of tests and programs, which were written to pass, "
         f"{_count_differing(by_program)} were not. A test that failed is run again: its later results "
         "stand in the file, too."
     )
@@ -201,7 +203,7 @@ def _count_classes(results: Sequence[Result]) -> Table:
                 # Some are run more often than planned.
                 "results": f"{sum(min(result.done, result.experiment.sessions) for result in own)} of "
                 f"{sum(result.experiment.sessions for result in own)}",
-                "not as expected": sum(len(result.differing) for result in own),
+                "not as expected": _count_differing(own),
                 "old": sum(len(result.old_lines) for result in own),
                 "stopped": sum(result.stopped for result in own),
                 "the slowest took, s": max((result.longest for result in own if result.lines), default=""),
@@ -210,6 +212,7 @@ def _count_classes(results: Sequence[Result]) -> Table:
     text = (
         "How many experiments were run: by sessions on the one-machine cluster with real guests, by tests "
         "with stand-ins or files, and by programs; and how many results there are of those that are planned. "
+        "Not as expected: of all results, with old ones and those beyond the plan. "
         "A result is old if its experiment, or what plants the fault, has changed since. "
         "Sessions that were stopped before their end are counted since 2026-11-27."
     )
@@ -221,36 +224,24 @@ def bound_rate(count: int, total: int) -> float:
     return 1.0 if count == total else float(stats.beta.ppf(CONFIDENCE, count + 1, total - count))
 
 
-def _describe_rate(events: Sequence[bool]) -> str:
-    return f"{sum(events)} (at most {bound_rate(sum(events), len(events)):.0%})"
+def _describe_rate(events: Iterable[bool]) -> str:
+    listed = list(events)
+    return f"{sum(listed)} (at most {bound_rate(sum(listed), len(listed)):.0%})"
 
 
 def _count_errors(results: Sequence[Result]) -> Table:
     """Return how often sessions of the same build were wrong."""
-    rows, machines, errors, few, later = [], set(), list[bool](), 0, 0
-    for result in results:
-        if not _is_same_build(result.experiment) or not result.lines:
-            continue
+    rows = []
+    same_build = [result for result in results if _is_same_build(result.experiment) and result.lines]
+    for result in same_build:
         lines, metrics = result.lines, [m for line in result.lines for m in line["metrics"].values()]
-        machines |= {"{cpu}, {cores} cores, Linux {kernel}".format(**line["machine"]) for line in lines}
-        are_wrong = [
-            "OVER" in (line.get("outcome"), *(metric["outcome"] for metric in line["metrics"].values()))
-            for line in lines
-        ]
-        has_few = f"--max-pairs {MAX_PAIRS_OF_TWO_BOOTS}" in " ".join(result.experiment.qualify)
-        if has_few:
-            few += len(lines)
-        else:
-            errors += are_wrong
-            later += sum(
-                any(metric["pairs"] > MAX_PAIRS_OF_TWO_BOOTS for metric in line["metrics"].values())
-                for line in lines
-            )
+        are_wrong = [_is_over(line) for line in lines]
         over = sum(metric["outcome"] == "OVER" for metric in metrics)
         pairs = Counter(metric["pairs"] for metric in metrics)
         minutes = [line["seconds"] / 60 for line in lines]
         middle = statistics.median(minutes)
         load = [line["noise"]["load"] for line in lines if line["noise"]]
+        has_bound = not _has_few_pairs(result.experiment)
         rows.append(
             {
                 "sessions of": result.experiment.name,
@@ -258,7 +249,7 @@ def _count_errors(results: Sequence[Result]) -> Table:
                 "days": len({line["date"] for line in lines}),
                 "kernels": len({str(line["machine"]) for line in lines}),
                 "WITHIN": sum(line.get("outcome") == "WITHIN" for line in lines),
-                "OVER": sum(are_wrong) if has_few else _describe_rate(are_wrong),
+                "OVER": _describe_rate(are_wrong) if has_bound else sum(are_wrong),
                 "metrics OVER": f"{over} of {len(metrics)}",
                 "metrics WITHIN": f"{sum(metric['outcome'] == 'WITHIN' for metric in metrics)}",
                 "pairs a metric took": ", ".join(f"{count} after {n}" for n, count in sorted(pairs.items())),
@@ -267,17 +258,43 @@ def _count_errors(results: Sequence[Result]) -> Table:
                 "ended by the cluster": sum(len(line.get("ended_by_the_cluster", ())) for line in lines),
             }
         )
-    text = (
+    return Table("The same build, live", _describe_errors(same_build) if rows else "Not run yet.", rows)
+
+
+def _describe_errors(same_build: Sequence[Result]) -> str:
+    """Return the rates of false OVER over all sessions of the same build, in words."""
+    few, others = [], []
+    for result in same_build:
+        (few if _has_few_pairs(result.experiment) else others).extend(result.lines)
+    with_looks = [
+        line
+        for line in others
+        if any(metric["pairs"] > MAX_PAIRS_OF_TWO_BOOTS for metric in line["metrics"].values())
+    ]
+    machines = {"{cpu}, {cores} cores, Linux {kernel}".format(**line["machine"]) for line in (*few, *others)}
+    return (
         "The build and the options of the sessions of a row are the same; the machines, and virtqual's "
-        f"budgets and rules, are those of their day. {_describe_rate(errors)} of {len(errors)} sessions "
-        f"without a limit of pairs were OVER. No metric can be OVER before three boots, which {later} of "
-        f"them had. {few} more sessions had {MAX_PAIRS_OF_TWO_BOOTS} pairs at most: only slow runs could "
-        "make these OVER, and they have no bound. The bound is exact and one-sided at 95 % (Clopper and "
-        "Pearson): 1 % takes 299 sessions without any. The metrics of a session are not independent, and "
-        "have no bound. Machines by their kernels, which may be one after an update: "
-        f"{'; '.join(sorted(machines))}."
+        f"budgets and rules, are those of their day. {_describe_rate(map(_is_over, others))} of "
+        f"{len(others)} sessions without a limit of pairs were OVER. No metric can be OVER before three "
+        f"boots, which {len(with_looks)} of them had: {_describe_rate(map(_is_over, with_looks))} of these. "
+        f"{len(few)} more sessions had {MAX_PAIRS_OF_TWO_BOOTS} pairs at most: only slow runs could make "
+        f"these OVER, and made {sum(map(_is_over, few))} of them so; they have no bound. The bound is exact "
+        "and one-sided at 95 % (Clopper and Pearson); to bound the rate at 1 % takes 299 sessions without a "
+        "false OVER. "
+        "The metrics of a session are not independent, and have no bound. Load is that of the machine in "
+        "the last five minutes of a session. Machines are told apart by their kernels, and two may be one "
+        f"before and after an update: {'; '.join(sorted(machines))}."
     )
-    return Table("The same build, live", text if rows else "Not run yet.", rows)
+
+
+def _is_over(line: Line) -> bool:
+    """Return whether a session was OVER, or a metric of it."""
+    return "OVER" in (line.get("outcome"), *(metric["outcome"] for metric in line["metrics"].values()))
+
+
+def _has_few_pairs(experiment: Experiment) -> bool:
+    """Return whether its sessions end before a metric can be OVER."""
+    return f"--max-pairs {MAX_PAIRS_OF_TWO_BOOTS}" in " ".join(experiment.qualify)
 
 
 def _is_same_build(experiment: Experiment) -> bool:
@@ -315,8 +332,11 @@ def _list_margins(results: Sequence[Result]) -> Table:
     """Return how slow VMs of the same build are, how far from OVER, and how much its sessions differ."""
     same_build = [r for r in results if _is_same_build(r.experiment) and not r.experiment.fault]
     by_series = _group_metrics(line for result in same_build for line in result.lines)
+    with_looks = _group_metrics(
+        line for result in same_build if not _has_few_pairs(result.experiment) for line in result.lines
+    )
     rows = []
-    for series, metrics in sorted(by_series.items(), key=lambda item: item[1][0]["over_from"]):
+    for series, metrics in sorted(by_series.items()):
         logs, over_from, spreads, pairs = (
             [metric[key] for metric in metrics] for key in ("log", "over_from", "sd_of_a_pair", "pairs")
         )
@@ -329,7 +349,7 @@ def _list_margins(results: Sequence[Result]) -> Table:
                 **_describe_last(metrics),
                 "times as slow": _format_range(map(math.exp, logs)),
                 "WITHIN below": _describe_within(metrics),
-                "OVER from": _format_range(map(math.exp, over_from)),
+                "OVER from": _format_range(map(math.exp, over_from)) if series in with_looks else "",
                 "pairs": _format_range(pairs, "d"),
                 "SD of a pair": f"{statistics.median(spreads):.1%}",
                 "SD between sessions": "" if math.isnan(between) else f"{math.sqrt(between):.1%}",
@@ -337,12 +357,13 @@ def _list_margins(results: Sequence[Result]) -> Table:
         )
     text = (
         "How slow VMs were, and how slow they may be. WITHIN needs an interval below budget and margin; "
-        "the column has that of the last session that recorded it. OVER needs one above the budget, of "
-        "pairs of three boots: a session of such noise would need an estimate above OVER from. A curve "
-        "can be OVER by a part of it. Values and the seconds of a run (native, virtual) are those "
-        "of the last session, the SD of a pair is the median. The budgets are those of emulated hosts, "
-        "and most metrics are far below them: these sessions do not test the 1 % of false alarms that is "
-        "promised at the budget itself. SD between sessions is what remains of their differences without "
+        "the column has that of the last session that recorded it, of a curve the smallest over its sizes. "
+        "OVER needs one above the budget, of pairs of three boots: a session of such noise would need an "
+        "estimate above OVER from (none if its sessions end after four pairs). A curve can be OVER by a part "
+        "of it, at a smaller mean. Less is better if the unit is a time. Values and the seconds of a run "
+        "(native, virtual) are those of the last session, the SD of a pair is the median. The budgets are "
+        "those of emulated hosts, and most metrics are far below them: these sessions do not test the 1 % of "
+        "false alarms that is promised at the budget itself. SD between sessions is what remains of their differences without "
         "the noise of their pairs."
     )
     return Table("How far the same build is from OVER", text if rows else "Not run yet.", rows)
@@ -411,7 +432,8 @@ def _compare_with_power(results: Sequence[Result]) -> Table:
         "Planted: the mean of the same build, divided by the share of CPU time that is left. The "
         "predicted rate is the mean over the judged sessions of P(x > OVER from). x is normal with the "
         "planted overhead (the sessions' mean if none is given) and the standard error of a session's "
-        "own pairs; a prediction from the sessions' own mean can hardly fail. The interval is two-sided "
+        "own pairs; a prediction from the sessions' own mean can hardly fail. OVER from is that of the "
+        "decision at which a session ended. The interval is two-sided "
         "(Clopper and Pearson): one or two sessions contradict little. A session that is not judged was "
         "refused, or had no valid pair."
     )
@@ -424,12 +446,13 @@ def _list_faults(results: Sequence[Result]) -> Table:
     rows = []
     for result in faults:
         experiment = result.experiment
-        got = "no result"
-        if result.differing:
-            lines = [*result.old_lines, *result.lines]
-            got = f"not as expected in {len(result.differing)} of {len(lines)}"
-        elif result.lines or result.old_lines:
+        lines = [*result.old_lines, *result.lines]
+        if result.differing or (result.lines and experiment.kind == "session"):
+            got = f"as expected in {len(lines) - len(result.differing)} of {len(lines)}"
+        elif lines:
             got = "as expected" if result.lines else "old"
+        else:
+            got = "no result"
         rows.append(
             {
                 "class": experiment.group,
