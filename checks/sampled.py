@@ -134,11 +134,17 @@ class Sampled(Selection):
         """
         job = self.job
         options = [*job.sched_access, *job.options, *job.cli_options]
-        names = parse_options(" ".join(options).split()).keys()
+        stated = parse_options(" ".join(options).split())
+        names = stated.keys()
         if not names & {"--mem", "--mem-per-cpu", "--mem-per-gpu"}:
             job.options.append("--mem=0")
         if self.num_tasks_per_node and "--nodes" not in names:
-            job.options.append(f"--nodes={math.ceil(self.num_tasks / self.num_tasks_per_node)}")
+            needed = math.ceil(self.num_tasks / self.num_tasks_per_node)
+            job.options.append(f"--nodes={needed}")
+            if "--nodelist" in stated and not self.named_nodes:
+                # Slurm refuses a list of more nodes than it is asked for.
+                named = slurm.expand_nodes(stated["--nodelist"])
+                job.options.append(f"--nodelist={','.join(named[:needed])}")
         # A run that Slurm repeats by itself would be two in one.
         if not names & {"--requeue", "--no-requeue"}:
             job.options.append("--no-requeue")

@@ -88,6 +88,12 @@ def test_job_options_reach_both_sides_which_ask_for_whole_nodes_and_no_more(site
         assert re.findall("^#SBATCH (--nodes.*|-N.*)", text, re.MULTILINE) == ["--nodes=1"]
 
 
+def test_a_run_on_one_node_asks_for_the_first_of_several_that_access_names(site):
+    """sbatch refuses a list of more nodes than are asked for."""
+    for text in dry_run(site, FAKE_ACCESS="--nodelist=n1,n2"):
+        assert re.findall("^#SBATCH --nodelist=(.*)", text, re.MULTILINE) == ["n1,n2", "n1"]
+
+
 def list_without_traces(site, *options: str) -> str:
     """Return a list, which writes nothing."""
     before = set(site.path.rglob("*"))

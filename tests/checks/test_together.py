@@ -30,6 +30,15 @@ def test_no_task_begins_before_all_are_there_and_a_fault_of_the_program_is_kept(
     assert compute_overlap(times) > 0.3
 
 
+def test_a_shell_older_than_bash_5_notes_the_times(tmp_path):
+    script = resources.files("virtqual.job") / "together.sh"
+    line = f"unset EPOCHREALTIME; set -- sleep 0.2; . {script}"
+    env = {**os.environ, "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}
+    subprocess.run(["bash", "-c", line], cwd=tmp_path, env=env, check=True)
+    (times,) = read(tmp_path, 1)
+    assert times.end - times.begin >= 0.2
+
+
 def task(*meetings, begin, end, ahead=0.0):
     """One task's times by a clock that is ahead of the true one; meetings: (wrote, saw first, saw second)."""
     shown = [

@@ -19,7 +19,7 @@ def partition(name, **extras):
         "name": name,
         "scheduler": os.environ.get("FAKE_SCHEDULER", "slurm"),
         "launcher": "srun",
-        "access": [f"--partition={name}"],
+        "access": [f"--partition={name}", *os.environ.get("FAKE_ACCESS", "").split()],
         **({"time_limit": TIME_LIMIT} if TIME_LIMIT else {}),
         "features": [
             {"bare": "native", "cloud": "virtual"}[name],

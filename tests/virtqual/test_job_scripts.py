@@ -40,6 +40,15 @@ def job(stage, lines):
     return notes.read(stage, 1, "7")
 
 
+def test_a_shell_older_than_bash_5_notes_the_time(stage):
+    """As bash 4.4 of RHEL 8, which has no EPOCHREALTIME."""
+    before = time.time()
+    script = "unset EPOCHREALTIME; . ./node.sh; virtqual_note begin"
+    subprocess.run(["bash", "-ec", script], cwd=stage, check=True)
+    (noted,) = re.findall(r"^time=(.*)$", (stage / "virtqual.begin").read_text(), re.MULTILINE)
+    assert before <= float(noted) <= time.time()
+
+
 def test_a_job_that_slurm_has_begun_again_ends_before_it_mixes_two_attempts(stage):
     steps = (
         "virtqual_repetition 1 out",

@@ -100,6 +100,20 @@ def test_jobs_of_a_session_that_died_are_cancelled(state, cancelled):
     assert (cancelled, "4242" in note) == ({"4242": 5.0}, True)
 
 
+def test_jobs_that_slurm_did_not_cancel_when_the_last_session_ended_are_cancelled(state, cancelled):
+    log = Log(left())
+    session = log.session()
+    session.outcome, session.exit_code = "INTERRUPTED", 130
+    log.conclude(session)
+    log.write()
+    assert list(leftovers.end_leftovers("other")) == []
+    assert list(leftovers.end_leftovers("site")) == [
+        "session 20260101-000000-site had left jobs: 4242 cancelled"
+    ]
+    assert cancelled == {"4242": 5.0}
+    assert log.session().outcome == "INTERRUPTED"
+
+
 @as_root
 def test_jobs_of_a_session_of_another_user_are_not(state, cancelled):
     os.chown(left() / "log.jsonl", STRANGER, -1)

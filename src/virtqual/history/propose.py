@@ -162,7 +162,8 @@ def _propose_native(name: str, sessions: Sequence[Recorded], system: Path) -> Pr
             references.setdefault("$index", list(parameters))
         # ReFrame looks for references below the check's parameters.
         place = references
-        for key in parameters.values() or [f"{sessions[0].system}:native"]:
+        # Only native runs have a reference, so that no other partition meets this name.
+        for key in parameters.values() or ["*"]:
             place = place.setdefault(key, {})
         for entry in entries:
             place[entry.variable] = [entry.value, entry.lower, entry.upper, entry.unit]

@@ -3,7 +3,9 @@
 virtqual_note() {
     local key value rest lines
     {
-        echo "time=${EPOCHREALTIME/,/.}"
+        # bash has had EPOCHREALTIME since 5.0.
+        value=${EPOCHREALTIME:-$(date +%s.%N)}
+        echo "time=${value/,/.}"
         echo "job=${VIRTQUAL_JOB:-$SLURM_JOB_ID}"
         read -r key rest < /proc/stat && echo "cpu_ticks=$rest"
         read -r key rest < /proc/pressure/cpu && echo "cpu_waiting_us=${rest##*total=}"

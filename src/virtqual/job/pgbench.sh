@@ -9,6 +9,8 @@
 postgres=$1 place=$2 scale=$3 connections=$4 nodes=$5 client_cores=$6 seed=$7 bin=${1%/*}
 shift 7
 threads=$((client_cores > 0 ? client_cores : 1))
+# In every language numbers have a point.
+export LC_ALL=C
 export PGHOST PGUSER=virtqual PGDATABASE=postgres
 
 start_server() {

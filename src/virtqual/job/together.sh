@@ -4,9 +4,11 @@
 rank=${SLURM_PROCID:?} tasks=${SLURM_NTASKS:?}
 note=virtqual.together.$rank
 tries=3000
+# bash has had EPOCHREALTIME since 5.0.
+now() { now=${EPOCHREALTIME:-$(date +%s.%N)} now=${now/,/.}; }
 # The first meeting brings all tasks together.  In the second no task is late, and it shows the difference of clocks.
 for meeting in ready set; do
-    echo "$meeting ${EPOCHREALTIME/,/.}" >> "$note"
+    now; echo "$meeting $now" >> "$note"
     : > "virtqual.$meeting.$rank"
     for ((other = 0; other < tasks; other++)); do
         until [ -e "virtqual.$meeting.$other" ]; do
@@ -15,11 +17,11 @@ for meeting in ready set; do
             : > "virtqual.wait.$rank"; rm -f "virtqual.wait.$rank"
             sleep 0.02
         done
-        echo "saw $other ${EPOCHREALTIME/,/.}" >> "$note"
+        now; echo "saw $other $now" >> "$note"
     done
 done
-echo "begin ${EPOCHREALTIME/,/.}" >> "$note"
+now; echo "begin $now" >> "$note"
 "$@"
 code=$?
-echo "end ${EPOCHREALTIME/,/.}" >> "$note"
+now; echo "end $now" >> "$note"
 exit $code

@@ -59,7 +59,7 @@ def _request_nodes(job: Qualification) -> None:
     ask_patiently(slurm.check_scheduler)
     _check_own_node(job)
     # If the session goes on without nodes that do not work, they are left out.
-    nodes = [(job.system.partition(side), job.watch.working(side)) for side in SIDES]
+    nodes = [(job.system.partition(side), job.watch.nodes(side)[: job.watch.working(side)]) for side in SIDES]
     number = slurm.allocate(nodes, job.head.session)
     # Until it is released, a later process finds it in the log, and cancels it.
     names = [partition.name for partition, _ in nodes]

@@ -1,4 +1,4 @@
-"""Jobs that a dead session has left running are ended before the next session begins."""
+"""Jobs that a session has left running are ended before the next session begins."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from contextlib import suppress
 from virtqual import paths
 from virtqual.errors import InfrastructureError, VirtqualError
 from virtqual.qualify.concluding import mark_broken, remove_if_empty, write_documents
+from virtqual.session.log import DOCUMENT, Log
 from virtqual.session.session import Conclusion
-from virtqual.session.store import unconcluded
+from virtqual.session.store import ids, unconcluded
 from virtqual.site.slurm import cancel_jobs
 
 
@@ -19,6 +20,7 @@ def end_leftovers(system: str) -> Iterator[str]:
     The caller holds the lock of the system, so that the processes of those sessions are gone. If Slurm does
     not answer, the sessions stay as they are.
     """
+    yield from _end_jobs_of_the_latest(system)
     for log in unconcluded(paths.sessions()):
         name = log.directory.name
         if not paths.is_trusted(log.path.lstat()):
@@ -51,3 +53,15 @@ def end_leftovers(system: str) -> Iterator[str]:
             write_documents(log, session)
         except Exception as error:
             yield f"the documents of session {name} cannot be written: {error}"
+
+
+def _end_jobs_of_the_latest(system: str) -> Iterator[str]:
+    """Cancel jobs of the latest session of a system, if it is concluded: Slurm may not have answered then."""
+    names = [name for name in ids(paths.sessions()) if name.endswith(f"-{system}")]
+    for name in names[-1:]:
+        log = Log(paths.sessions() / name)
+        is_concluded = log.state() and (log.directory / DOCUMENT).exists()
+        if not (is_concluded and paths.is_trusted(log.path.lstat())):
+            continue
+        if jobs := cancel_jobs(log.unfinished(system)):
+            yield f"session {name} had left jobs: {', '.join(jobs)} cancelled"

@@ -132,7 +132,8 @@ class SetAside(_Event):
 class Resumed(_Event):
     """The session goes on after it had ended, however it ended: all its jobs were cancelled before.
 
-    Cases that failed because of the infrastructure are run again, as after `SetAside`.
+    Cases that failed because of the infrastructure are run again, and so are those of the last round whose
+    program failed, unless a run that was begun later ended well: the end of the session may be the cause.
     """
 
     event: Literal["resumed"] = "resumed"
@@ -284,6 +285,8 @@ class Log:
         rounds: dict[int, Round] = {}
         runs: dict[tuple[str, int, str, str], Run] = {}
         number, failures = 0, list[tuple[int, Failure]]()
+        # How many failures there were when a job was submitted, and when the last one was that ended well.
+        failed_before, settled = dict[str, int](), 0
         for event, line in lines:
             if isinstance(event, Finished | Failed):
                 measured.update(line)
@@ -293,16 +296,21 @@ class Log:
                 case RoundBegun():
                     number = event.round.number
                     rounds[number] = event.round
+                case Submitted():
+                    failed_before[event.job] = len(failures)
                 case Finished():
                     self._add_run(runs, event.run)
+                    settled = max(settled, failed_before.get(event.run.job, 0))
                 case Failed():
                     failures.append((number, event.failure))
                 case SetAside():
                     session.lost.append(event.loss)
-                    failures = _drop_failures(failures, number)
+                    failures, failed_before, settled = _drop_failures(failures, number), {}, 0
                 case Resumed():
                     session.resumed.append(event.resumption)
-                    failures = _drop_failures(failures, number)
+                    kept = 0 if event.resumption.node_lost else settled
+                    failures = _drop_failures(failures, number, kept)
+                    failed_before, settled = {}, 0
                     session.set_conclusion(Conclusion())
                 case Concluded():
                     session.set_conclusion(event.conclusion)
@@ -388,15 +396,18 @@ def _write(file: int, end: int, content: bytes) -> None:
         raise
 
 
-def _drop_failures(failures: list[tuple[int, Failure]], number: int) -> list[tuple[int, Failure]]:
+def _drop_failures(
+    failures: list[tuple[int, Failure]], number: int, kept: int = 0
+) -> list[tuple[int, Failure]]:
     """Return the failures with their rounds, without those whose cases are run again after a round.
 
-    The loss of a node, or the end of the session, made cases of this round fail.
+    The loss of a node, or the end of the session, made cases of this round fail, but for the first `kept`.
     """
     return [
         (of_round, failure)
-        for of_round, failure in failures
-        if failure.kind != "infrastructure" and (failure.kind, of_round) != ("failed", number)
+        for index, (of_round, failure) in enumerate(failures)
+        if failure.kind != "infrastructure"
+        and (index < kept or (failure.kind, of_round) != ("failed", number))
     ]
 
 

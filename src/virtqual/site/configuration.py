@@ -23,6 +23,8 @@ NO_STACK = "no-stack"
 ABSENT_PARTITION = "absent"
 #: A command of job scripts: the first command that fails ends the script with its exit code.
 EXIT_ON_ERROR = "trap 'code=$?; echo \"exit code $code of: $BASH_COMMAND\" >&2; exit $code' ERR"
+#: A job that has to wait is not cancelled, and a database that is away for minutes ends no session.
+SCHEDULER_OPTIONS = {"slurm_job_cancel_reasons": [], "max_sacct_failures": 300}
 #: Options with which ReFrame only lists checks: nothing is written then.
 _LISTING_OPTIONS = {"-l", "--list", "-L", "--list-detailed", "--list-tags"}
 
@@ -150,6 +152,7 @@ def _configure_system(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any
                 **keys,
                 "features": partition.all_features,
                 "prepare_cmds": [*keys.get("prepare_cmds", ()), EXIT_ON_ERROR],
+                "sched_options": {**SCHEDULER_OPTIONS, **keys.get("sched_options", {})},
                 "extras": {**keys["extras"], "nodes": partition.extras.nodes},
             }
             if in_session:

@@ -82,7 +82,10 @@ def gather_from_node(
     seconds = timeout + 2 * 60 * PROBE_TIME_LIMIT_MINUTES
     failure = f"cannot examine a node of partition {partition}"
     try:
-        with wait.following(f"1 node of {partition}", lambda: slurm.list_pending_reasons(name), interval):
+        with (
+            slurm.cancelled_after_an_error(name),
+            wait.following(f"1 node of {partition}", lambda: slurm.list_pending_reasons(name), interval),
+        ):
             completed = execute.run(command, env=slurm.environment(), seconds=seconds)
     except InfrastructureError as error:
         raise InfrastructureError(f"{failure}: {error}") from None

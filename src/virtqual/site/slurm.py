@@ -7,8 +7,8 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeVar
@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import execute
 from virtqual.files.wording import suggest
-from virtqual.site.options import parse_minutes
+from virtqual.site.options import parse_minutes, parse_options
 from virtqual.site.systems import Partition
 
 #: Variables of a job that say where the cluster is.
@@ -89,9 +89,9 @@ def select_nodes(partition: Partition, nodes: Iterable[str]) -> set[str]:
     """Return those of a partition's nodes that the options of a session's jobs allow."""
     selected, options = set(nodes), partition.job_options
     if "--nodelist" in options:
-        selected &= set(_expand_nodes(options["--nodelist"]))
+        selected &= set(expand_nodes(options["--nodelist"]))
     if "--exclude" in options:
-        selected -= set(_expand_nodes(options["--exclude"]))
+        selected -= set(expand_nodes(options["--exclude"]))
     return selected
 
 
@@ -195,8 +195,8 @@ def check_scheduler() -> None:
         )
 
 
-def allocate(partitions: Sequence[tuple[Partition, int]], session: str) -> str:
-    """Ask for so many nodes of each partition at once for a whole session, and return the job's id.
+def allocate(partitions: Sequence[tuple[Partition, Sequence[str]]], session: str) -> str:
+    """Ask for as many nodes of each partition as are named, for a whole session, and return the job's id.
 
     It is a heterogeneous job with a component for each partition: all begin together. It ends by itself if
     the session does not call `send_heartbeat` every few minutes.
@@ -209,19 +209,22 @@ def allocate(partitions: Sequence[tuple[Partition, int]], session: str) -> str:
     script = _ALLOCATION_SCRIPT.format(minutes=_ABANDONED_MINUTES, seconds=60)
     command = ["sbatch", "--parsable", f"--job-name=virtqual-{session}", f"--wrap={script}"]
     for number, (partition, nodes) in enumerate(partitions):
+        access = partition.extras.session_access
         command += [
             *([":"] if number else []),
-            *partition.extras.session_access,
-            *(f"--nodes={nodes}", "--exclusive", "--mem=0"),
+            *access,
+            *(f"--nodes={len(nodes)}", "--exclusive", "--mem=0"),
+            # Slurm refuses a list of more nodes than it is asked for.
+            *([f"--nodelist={','.join(nodes)}"] if "--nodelist" in parse_options(access) else []),
             # The other nodes stay if one dies, and no second job is asked for.
             *("--no-kill", "--no-requeue", "--output=/dev/null", "--error=/dev/null"),
         ]
     try:
         output = _ask(command, _ORDER_TIMEOUT_S)
     except SilentError as error:
-        access = " : ".join(" ".join(partition.extras.session_access) for partition, _ in partitions)
+        stated = " : ".join(" ".join(partition.extras.session_access) for partition, _ in partitions)
         raise InfrastructureError(
-            f"{error} (asked for the nodes of both partitions with extras.session_access: {access})"
+            f"{error} (asked for the nodes of both partitions with extras.session_access: {stated})"
         ) from error
     # A site's own sbatch may print notices first.
     if match := re.search(r"^(\d+)(;.*)?$", output.strip(), re.MULTILINE):
@@ -269,7 +272,7 @@ def list_job_nodes(job: str) -> list[str]:
     nodes = dict(_list_rows("squeue", "%A|%N", f"--jobs={job}")).get(job)
     if not nodes:
         raise InfrastructureError(f"Slurm names no node of allocation {job}")
-    return _expand_nodes(nodes)
+    return expand_nodes(nodes)
 
 
 def cancel_jobs(submission_times: Mapping[str, float]) -> list[str]:
@@ -286,6 +289,20 @@ def cancel_jobs(submission_times: Mapping[str, float]) -> list[str]:
     if active:
         _ask(["scancel", *active])
     return active
+
+
+@contextmanager
+def cancelled_after_an_error(name: str) -> Iterator[None]:
+    """Cancel this user's jobs of a name if the code within ends with an error.
+
+    An srun that is killed leaves its job in the queue.
+    """
+    try:
+        yield
+    except BaseException:
+        with suppress(SilentError):
+            _ask(["scancel", f"--user={os.getuid()}", f"--name={name}"])
+        raise
 
 
 def end_steps(allocation: str, name: str | None = None) -> list[str]:
@@ -353,7 +370,7 @@ def _parse_time(text: str) -> float | None:
         return None
 
 
-def _expand_nodes(names: str) -> list[str]:
+def expand_nodes(names: str) -> list[str]:
     """Return the nodes of a list such as ``vm[1-4]``."""
     return _ask(["scontrol", "show", "hostnames", names]).split()
 

@@ -165,6 +165,23 @@ def test_a_session_is_what_the_events_of_its_log_say(log):
     assert log.session().log_digest == hashlib.sha256(log.path.read_bytes()).hexdigest() != digest
 
 
+@pytest.mark.parametrize(
+    ("later", "node_lost", "kept"),
+    [("7", False, ["failed"]), ("1", False, []), ("", False, []), ("7", True, [])],
+)
+def test_a_program_that_failed_while_later_runs_worked_is_not_run_again(log, later, node_lost, kept):
+    """Else a crash in the VM would be forgotten whenever the time of a job ends the session hours later."""
+    log.append(RoundBegun(round=Round(number=1, first=0, last=1)))
+    log.append(Submitted(job="1", case="case", submitted=5.0))
+    log.append(Failed(failure=made_failure(kind="failed", job="2")))
+    log.append(Submitted(job="7", case="case", submitted=6.0))
+    if later:
+        log.append(Finished(run=made_run("native", 0, job=later)))
+    log.append(Failed(failure=made_failure(kind="failed", job="8")))
+    log.append(Resumed(resumption=Resumption(time=HEAD.created, ended="why", node_lost=node_lost)))
+    assert [failure.kind for failure in log.session().failures] == kept
+
+
 def test_nothing_is_appended_after_a_last_line_without_a_seal(log):
     log.path.write_bytes(log.path.read_bytes() + b"{}\n")
     with pytest.raises(InfrastructureError, match="no checksum"):

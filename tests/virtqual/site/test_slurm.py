@@ -1,6 +1,7 @@
 """Questions to Slurm: what it answers is read right, whatever a shell has set."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -11,6 +12,7 @@ import pytest
 from made_programs import write_program
 from virtqual.errors import InfrastructureError
 from virtqual.site import slurm
+from virtqual.site.options import parse_options
 from virtqual.site.systems import Partition
 
 NUMBER = 1_700_000_000.0
@@ -72,10 +74,20 @@ def test_the_answer_to_sbatch_sharpens_the_start_of_a_job_within_its_second(comm
 @pytest.mark.parametrize("said", ["12", "12;cluster", "Welcome to the centre\n12;cluster"])
 def test_the_number_of_an_allocation(commands, said):
     commands("sbatch", said)
-    sides = [(partition(session=[f"--partition={name}"]), 2) for name in ("bare", "vm")]
+    sides = [(partition(session=[f"--partition={name}"]), ["n1", "n2"]) for name in ("bare", "vm")]
     assert slurm.allocate(sides, "s") == "12"
     common = "--nodes=2 --exclusive --mem=0 --no-kill --no-requeue --output=/dev/null --error=/dev/null"
     assert f" --partition=bare {common} : --partition=vm {common}\n" in commands.asked()
+
+
+def test_an_allocation_names_no_more_nodes_than_it_asks_for(commands):
+    """sbatch refuses ``--nodes=2`` with a list of three: one of them is down, or was set aside."""
+    commands("sbatch", "12")
+    access = ["--partition=vm", "--nodelist=vm[1-3]"]
+    slurm.allocate([(partition(session=access), ["vm1", "vm3"])], "s")
+    (asked,) = re.findall(r"--partition=vm .*", commands.asked())
+    assert parse_options(asked.split())["--nodes"] == "2"
+    assert parse_options(asked.split())["--nodelist"] == "vm1,vm3"
 
 
 def test_the_components_of_a_job_have_ids_of_their_own(commands):
@@ -96,7 +108,7 @@ def test_the_nodes_of_a_component_are_not_those_of_the_whole_job(commands):
 def test_an_allocation_without_a_number_is_none(commands):
     commands("sbatch", "job 12 was submitted")
     with pytest.raises(InfrastructureError, match="printed no number of a job: 'job 12 was submitted'"):
-        slurm.allocate([(partition(), 2)], "s")
+        slurm.allocate([(partition(), ["vm1"])], "s")
 
 
 def test_an_allocation_ends_by_itself_without_a_heartbeat_of_its_session():
@@ -116,6 +128,18 @@ def test_only_the_script_of_an_allocation_gets_a_heartbeat(commands):
     assert commands.asked().endswith("scancel --batch --signal=CONT 7\n")
     commands("scancel", "scancel: error: Job/step already completing or completed", code=1)
     slurm.send_heartbeat("7")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, InfrastructureError])
+def test_the_job_of_an_srun_that_was_killed_does_not_stay_in_the_queue(commands, error):
+    commands("scancel", "")
+    with slurm.cancelled_after_an_error("good"):
+        pass
+    with pytest.raises(error), slurm.cancelled_after_an_error("virtqual-probe-7"):
+        raise error
+    assert re.findall(r"scancel .*", commands.asked()) == [
+        f"scancel --user={os.getuid()} --name=virtqual-probe-7"
+    ]
 
 
 def test_steps_that_are_left_are_ended_and_slurms_own_are_not(commands):

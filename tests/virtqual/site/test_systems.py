@@ -204,6 +204,13 @@ def test_only_a_scheduler_of_ones_own_is_asked_often(example, configure):
     assert (settings["target_systems"], settings["poll_rate_min"]) == (["example"], 4)
 
 
+def test_a_job_that_waits_is_not_cancelled_unless_the_site_says_so(example, configure):
+    example["partitions"][0]["sched_options"] = {"slurm_job_cancel_reasons": ["QOSMaxJobsPerUserLimit"]}
+    bare, vm = (partition["sched_options"] for partition in configure(example)["systems"][0]["partitions"])
+    assert bare == {"slurm_job_cancel_reasons": ["QOSMaxJobsPerUserLimit"], "max_sacct_failures": 300}
+    assert vm["slurm_job_cancel_reasons"] == []
+
+
 def test_what_a_sites_own_checks_need_has_a_place(example):
     example["partitions"][0]["extras"]["site"] = {"rack": 7}
     assert systems.check(example, "mysite.py").native_extras.site == {"rack": 7}
