@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 
 import reframe as rfm
+from reframe.core.exceptions import SanityError
 
-from virtqual.errors import InfrastructureError
 from virtqual.inputs import declarations, fetched
 from virtqual.job import notes
 from virtqual.programs.text import OutputError
@@ -132,11 +132,11 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
 
         Raises
         ------
-        InfrastructureError
+        SanityError
             The stack has no program of that name.
         """
         if name not in self.program["data"]:
-            raise InfrastructureError(f"stack {self.current_environ.name!r} provides no {name}")
+            raise SanityError(f"stack {self.current_environ.name!r} provides no {name}")
         self.executable = self.program["data"][name]
 
     def start_tasks(self, tasks_per_node):

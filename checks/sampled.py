@@ -21,7 +21,7 @@ from reframe.core.exceptions import SanityError
 import virtqual.job
 from virtqual import paths
 from virtqual.files import execute
-from virtqual.files.wording import describe_first_mistake
+from virtqual.files.wording import describe_first_mistake, pluralize
 from virtqual.harness import limits, order
 from virtqual.harness.recorder import end_by_slurm
 from virtqual.identity import gather
@@ -142,8 +142,10 @@ class Sampled(Selection):
             needed = math.ceil(self.num_tasks / self.num_tasks_per_node)
             job.options.append(f"--nodes={needed}")
             if "--nodelist" in stated and not self.named_nodes:
-                # Slurm refuses a list of more nodes than it is asked for.
                 named = slurm.expand_nodes(stated["--nodelist"])
+                if len(named) != needed and "--nodelist" in parse_options(" ".join(job.cli_options).split()):
+                    self.skip(f"-J names {pluralize(len(named), 'node')}, and this case takes {needed}")
+                # Slurm refuses a list of more nodes than it is asked for.
                 job.options.append(f"--nodelist={','.join(named[:needed])}")
         # A run that Slurm repeats by itself would be two in one.
         if not names & {"--requeue", "--no-requeue"}:

@@ -94,6 +94,11 @@ def test_a_run_on_one_node_asks_for_the_first_of_several_that_access_names(site)
         assert re.findall("^#SBATCH --nodelist=(.*)", text, re.MULTILINE) == ["n1,n2", "n1"]
 
 
+def test_a_case_that_takes_another_number_of_nodes_than_the_user_names_is_skipped(site):
+    assert "-J names 2 nodes, and this case takes 1" in listed(site, *LJ, "--dry-run", "-J", "nodelist=n1,n2")
+    assert dry_run(site, "-J", "nodelist=n1")
+
+
 def list_without_traces(site, *options: str) -> str:
     """Return a list, which writes nothing."""
     before = set(site.path.rglob("*"))

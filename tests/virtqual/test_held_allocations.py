@@ -139,6 +139,28 @@ def test_the_nodes_of_a_reservation_and_as_many_as_the_session_uses_are_asked_fo
     }
 
 
+@pytest.mark.parametrize("own_node", ["bare-1", "bare-3", "elsewhere"])
+def test_a_session_that_is_a_job_names_the_nodes_beside_it(monkeypatch, own_node):
+    monkeypatch.setenv("SLURMD_NODENAME", own_node)
+    asked = []
+    monkeypatch.setattr(slurm, "check_scheduler", lambda: None)
+    monkeypatch.setattr(slurm, "allocate", lambda nodes, _: asked.extend(nodes) or "7")
+    monkeypatch.setattr(slurm, "list_components", lambda _: ["7", "8"])
+    names = {"native": "bare", "virtual": "cloud"}
+    job = SimpleNamespace(
+        system=SimpleNamespace(partition=lambda side: SimpleNamespace(name=names[side])),
+        watch=SimpleNamespace(
+            nodes=lambda side: [f"{names[side]}-{k}" for k in (1, 2, 3)], working=lambda _: 2
+        ),
+        head=SimpleNamespace(session="s"),
+        log=SimpleNamespace(append=lambda _: None),
+    )
+    allocations._request_nodes(job)
+    (_, native), (_, virtual) = asked
+    assert native == [node for node in ("bare-1", "bare-2", "bare-3") if node != own_node][:2]
+    assert virtual == ["cloud-1", "cloud-2"]
+
+
 def test_a_controller_that_is_away_for_a_while_ends_no_waiting(monkeypatch):
     silent, notes = slurm.SilentError("squeue: timed out"), []
     monkeypatch.setattr(

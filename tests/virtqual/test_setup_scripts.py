@@ -112,6 +112,14 @@ def test_a_changed_lock_is_installed(run, checkout):
         assert (checkout / "pip-arguments").exists() is installs
 
 
+def test_a_python_that_this_machine_lacks_is_named(run, checkout):
+    """A session as a job may begin on a node without the login node's Python."""
+    (checkout / ".venv/bin").mkdir(parents=True)
+    (checkout / ".venv/bin/python").symlink_to("/nowhere/python3.11")
+    done = run("venv", code=5)
+    assert ".venv was made with /nowhere/python3.11, which is not on" in done.stderr
+
+
 def test_a_failure_of_pip_is_one_message(run, checkout):
     write_program(checkout / ".venv/bin/python", PIP)
     done = run("venv", code=5, FAKE_PIP="1")

@@ -13,8 +13,8 @@ from virtqual import paths
 from virtqual.errors import UsageError
 from virtqual.report.console import verbatim
 
-#: Parts of a site directory that the example lacks.
-MADE_LATER = {"stacks", "inputs", "notify.yaml", ".git"}
+#: Parts of a site directory that the example lacks: people make them, or virtqual.
+MADE_LATER = {"stacks", "inputs", "hosts", "host.sh", "ask-hosts", "notify.yaml", ".git"}
 app = typer.Typer(
     help="Make the site directory, which has all files of a centre.",
     no_args_is_help=True,

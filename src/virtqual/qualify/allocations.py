@@ -17,7 +17,7 @@ from virtqual.site.hosts import are_separate, find_hosts
 from virtqual.site.nodes import CONTROLLER_TIMEOUT_S, GLANCE_INTERVAL_S
 from virtqual.site.systems import System
 from virtqual.site.waiting import Wait
-from virtqual.verdict.pairs import SIDES
+from virtqual.verdict.pairs import SIDES, Side
 
 #: Time between two looks at the queue of a scheduler of our own.
 OWN_QUEUE_INTERVAL_S = 0.5
@@ -39,6 +39,8 @@ def hold_allocation(job: Qualification) -> None:
         # Steps that a lost node, or a ReFrame that was killed, has left running.
         ask_patiently(partial(slurm.end_steps, number))
     is_missing = bool(job.system.native_extras.session_access) and not job.held
+    if not job.held:
+        _check_own_node(job)
     if is_missing:
         _request_nodes(job)
     _wait_for_nodes(job)
@@ -57,9 +59,11 @@ def hold_allocation(job: Qualification) -> None:
 def _request_nodes(job: Qualification) -> None:
     """Ask Slurm for the nodes of both sides, as one job."""
     ask_patiently(slurm.check_scheduler)
-    _check_own_node(job)
     # If the session goes on without nodes that do not work, they are left out.
-    nodes = [(job.system.partition(side), job.watch.nodes(side)[: job.watch.working(side)]) for side in SIDES]
+    nodes = [
+        (job.system.partition(side), _list_other_nodes(job, side)[: job.watch.working(side)])
+        for side in SIDES
+    ]
     number = slurm.allocate(nodes, job.head.session)
     # Until it is released, a later process finds it in the log, and cancels it.
     names = [partition.name for partition, _ in nodes]
@@ -68,17 +72,21 @@ def _request_nodes(job: Qualification) -> None:
     job.held = dict(zip(names, ask_patiently(partial(slurm.list_components, number)), strict=True))
 
 
+def _list_other_nodes(job: Qualification, side: Side) -> list[str]:
+    """Return the nodes of a side without the one on which the session runs, if it is itself a job."""
+    return [node for node in job.watch.nodes(side) if node != os.environ.get("SLURMD_NODENAME")]
+
+
 def _check_own_node(job: Qualification) -> None:
     """Refuse to ask for all nodes of a partition if the session is itself a job on one of them."""
-    own_node = os.environ.get("SLURMD_NODENAME")
     for side in SIDES:
-        nodes, count = job.watch.nodes(side), job.watch.working(side)
-        if own_node in nodes and len(nodes) == count:
+        count = job.watch.working(side)
+        if len(_list_other_nodes(job, side)) < count:
             fewer = f", or --nodes {count - 1}" if count > 1 else ""
+            own_node, name = os.environ["SLURMD_NODENAME"], job.system.partition(side).name
             raise UsageError(
-                f"this session runs on {own_node}, and asks for every node ({count}) of partition "
-                f"{job.system.partition(side).name}: it would wait for itself. Start it on another "
-                f"partition{fewer} (docs/queues.md)"
+                f"this session runs on {own_node}, and asks for every node ({count}) of partition {name}: it "
+                f"would wait for itself. Start it on another partition{fewer} (docs/queues.md)"
             )
 
 
@@ -110,7 +118,7 @@ def _choose_rotated(job: Qualification, nodes: dict[str, list[str]]) -> dict[str
     # names nodes: then Slurm chooses among them.
     if not nodes and any(job.system.partition(side).names_nodes for side in SIDES):
         return {}
-    usable = {job.system.partition(side).name: job.watch.nodes(side) for side in SIDES}
+    usable = {job.system.partition(side).name: _list_other_nodes(job, side) for side in SIDES}
     return choose_rotated_nodes(nodes or usable, job.system)
 
 

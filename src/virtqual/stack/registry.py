@@ -28,8 +28,8 @@ NAME, FILE = "registry", "registry.yaml"
 #: The directory of packages that are unpacked, each with a file of its version.
 UNPACKED, VERSION_FILE = "unpacked", "version"
 _NO_REGISTRY_STACK = (
-    "\nso the registry stack cannot be set up here. The Spack stack can be built without a network "
-    "(docs/stack.md)"
+    "\nso the registry stack cannot be set up here: ci/build-stack builds one, also without a network, and "
+    "`virtqual stack register --modules FILE` takes installed programs (docs/stack.md)"
 )
 
 

@@ -46,6 +46,9 @@ def made(tmp_path):
 def test_what_a_site_directory_has_stays_and_what_it_lacks_is_added(made):
     (made / "README.md").write_text("mine")
     (made / "stacks").mkdir()
+    # docs/add-kvm-hosts.md has people make these.
+    (made / "hosts").mkdir()
+    (made / "ask-hosts").touch()
     (made / "references/marks.yaml").unlink()
     call("site", "init", made, code=0)
     assert (made / "README.md").read_text() == "mine"
