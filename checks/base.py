@@ -153,6 +153,16 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
             "trap 'rm -rf \"$virtqual_scratch\"' EXIT",
         ]
 
+    def bind_to_threads(self):
+        """Bind tasks to one hardware thread of each core; call it in `arrange`.
+
+        Programs that start a thread on each CPU that they may use would share cores if Slurm bound them to
+        whole cores, which it does with all threads of them.
+        """
+        if self.current_partition.processor.num_cpus_per_core > 1:
+            options = self.job.launcher.options
+            self.job.launcher.options = ["--cpu-bind=threads", *options[1:]]
+
     def use_hardware_threads(self):
         """Ask for hardware threads instead of cores; call it in `arrange`."""
         options = self.job.launcher.options

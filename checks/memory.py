@@ -42,6 +42,7 @@ class memory_bandwidth(Measurement):
     def arrange(self):
         """One task with one thread, or with one a physical core; both kernels in one job."""
         self.num_cpus_per_task = self.cores
+        self.bind_to_threads()
         self.num_threads = 1 if self.threads == "one" else self.cores
         self.arrays = sizes.arrays(self.partition_extras["llc_bytes"], self.node_memory, small=self.small)
         self.executable_opts = self.kernel_options("copy")

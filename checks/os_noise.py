@@ -26,6 +26,7 @@ class os_noise(Measurement):
     def arrange(self):
         """One task with all cores."""
         self.num_cpus_per_task = self.cores
+        self.bind_to_threads()
         self.steps, self.pieces = STEPS[self.scale], PIECES[self.scale]
         self.executable_opts = [str(self.steps), str(self.pieces)]
 

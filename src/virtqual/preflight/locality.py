@@ -68,10 +68,10 @@ def _find_hidden_nodes(native: Identity, virtual: Identity) -> Iterator[str]:
             f"the CPUs in use lie in {native_counts[1]} NUMA nodes natively, the VM shows {shown}: "
             "it cannot place memory beside them"
         )
-    host, online = virtual.host, virtual.topology.cpus
-    if seen(host) and seen(host.numa_nodes) and seen(host.cpus_per_node) and seen(online):
+    host, online, nodes = virtual.host, virtual.topology.cpus, virtual.topology.numa
+    if seen(host) and seen(host.numa_nodes) and seen(host.cpus_per_node) and seen(online) and seen(nodes):
         cpus = len(cpu_list(online))
-        if host.numa_nodes > 1 and shown == 1 and cpus > host.cpus_per_node:
+        if host.numa_nodes > 1 and len(nodes) == 1 and cpus > host.cpus_per_node:
             yield f"the VM shows one NUMA node of {cpus} CPUs, a node of its host has {host.cpus_per_node}"
 
 
@@ -116,11 +116,12 @@ def _list_nodes_of_cache(topology: Topology) -> list[str]:
 
 
 def _count_numa_cpus(topology: Topology) -> list[int]:
-    """Return how many CPUs in use each NUMA node has, the fewest first."""
+    """Return how many CPUs in use each NUMA node has that has any, the fewest first."""
     assert seen(topology.numa)
     used = cpu_list(topology.used) if seen(topology.used) else None
     nodes = [cpu_list(cpus) for cpus in topology.numa.values()]
-    return sorted(len(cpus if used is None else cpus & used) for cpus in nodes)
+    counts = (len(cpus if used is None else cpus & used) for cpus in nodes)
+    return sorted(count for count in counts if count)
 
 
 @rule("nodes", "numa-interleaved")

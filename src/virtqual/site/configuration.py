@@ -156,7 +156,7 @@ def _configure_system(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any
                 "extras": {**keys["extras"], "nodes": partition.extras.nodes},
             }
             if in_session:
-                keys |= session.list_changed_keys(partition.name)
+                keys |= session.list_changed_keys(partition)
         partitions.append(keys)
     return {**raw, "partitions": partitions}
 

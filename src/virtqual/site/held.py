@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from virtqual.site.systems import Partition
+
 ALLOCATIONS_VARIABLE = "VIRTQUAL_ALLOCATIONS"
 #: The scheduler and the launcher of partitions whose allocation is held (``virtqual.harness.steps``).
 STEP = "step"
@@ -108,14 +110,19 @@ class SessionNodes(BaseModel, frozen=True):
         group = next(option.partition("=")[2] for option in step_options if option.startswith("--het-group="))
         return list(self.jobs.values())[int(group)]
 
-    def list_changed_keys(self, partition: str) -> dict[str, Any]:
+    def list_changed_keys(self, partition: Partition) -> dict[str, Any]:
         """Return the keys of a partition's configuration that a held allocation changes."""
-        if partition not in self.jobs:
+        if partition.name not in self.jobs:
             return {}
+        # A step does not take it over from its job.
+        distribution = partition.job_options.get("--distribution")
         return {
             "scheduler": STEP,
             "launcher": STEP,
-            "access": list_step_options(self.jobs, partition),
+            "access": [
+                *list_step_options(self.jobs, partition.name),
+                *([f"--distribution={distribution}"] if distribution else []),
+            ],
             "max_jobs": MAX_WAITING_CASES,
         }
 

@@ -21,6 +21,7 @@ _LONG_OPTIONS = {
     "-q": "--qos",
     "-N": "--nodes",
     "-t": "--time",
+    "-m": "--distribution",
 }
 
 

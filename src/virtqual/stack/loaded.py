@@ -21,9 +21,11 @@ _ADDRESS = re.compile(r" \(0x[0-9a-f]+\)$")
 _DECISIVE_FEATURES = re.compile(
     r"(ssse3|sse|avx|fma|f16c|bmi|amx|popcnt|movbe|lzcnt|abm|erms|fsrm|rtm|adx|vaes|vpclmul|gfni|sve|asimd)"
 )
-# Variables that may differ: adapters have other names in a VM, and checks assert numbers of threads.
+# Variables that may differ: adapters have other names in a VM, checks assert numbers of threads, and Slurm
+# sets the last two in each step anew (`OMPI_MCA_orte_precondition_transports` with PMIx, since 24.11.1).
 _IGNORED_VARIABLES = re.compile(
     r"NET_DEVICES|GID_INDEX|_IFACE|IBA_HCA|_if_(in|ex)clude|_NUM_THREADS$|^OPENBLAS_CORETYPE$"
+    r"|_precondition_transports$|^FI_CXI_COLL_"
 )
 _QUESTIONS = {
     "mpi": "MPI library",

@@ -29,6 +29,9 @@ BOUND_TO_ONE = {r"(Cpus_allowed_list:\t)0-7": r"\g<1>0-1,4-5"}
 NO_SMT = {r"(cpu(\d)/topology/thread_siblings_list):.*": r"\1:\2"}
 FDR = {r"100 Gb/sec \(4X EDR\)": "56 Gb/sec (4X FDR)"}
 NO_HCA = {r"^/sys/class/infiniband/.*\n": ""}
+ON_ONE_CORE = {r"(Cpus_allowed_list:\t)0-7": r"\g<1>0"}
+# Its CPUs are not in use.
+THIRD_NODE = {r"^(/sys/devices/system/node/node)1(/cpulist):.*\n": r"\g<0>\g<1>2\2:8-11\n"}
 KVM = {"VMware, Inc.": "QEMU", "tsc hpet": "tsc kvm-clock hpet"}
 NO_TUNED = {r"^/etc/tuned/active_profile:.*\n": ""}
 # By item: edits of the native node, of the guest, what the host says, and words of the reason.
@@ -231,6 +234,10 @@ FAULTLESS = [
     ("numa-hidden", {"(node0/cpulist):.*": r"\1:0-1", "(node1/cpulist):.*": r"\1:2-3"}, {}, {}),
     ("numa-hidden", ONE_NODE, ONE_NODE, {"numa_nodes": 1, "cpus_per_node": 4}),
     ("numa-hidden", ONE_NODE, ONE_NODE, {"numa_nodes": 2, "cpus_per_node": 8}),
+    # A run on one core lies in one of the nodes that the VM shows.
+    ("numa-hidden", ON_ONE_CORE, ON_ONE_CORE, HOST),
+    # A VM of one of the host's two sockets.
+    ("numa-false", THIRD_NODE, {}, {}),
     ("numa-false", {}, {r"(Cpus_allowed_list:\t)0-7": r"\g<1>0-4,6"}, {}),
     ("tuned-profile", NO_TUNED, NO_TUNED, {}),
 ]
