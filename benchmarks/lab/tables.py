@@ -363,8 +363,8 @@ def _list_margins(results: Sequence[Result]) -> Table:
         "of it, at a smaller mean. Less is better if the unit is a time. Values and the seconds of a run "
         "(native, virtual) are those of the last session, the SD of a pair is the median. The budgets are "
         "those of emulated hosts, and most metrics are far below them: these sessions do not test the 1 % of "
-        "false alarms that is promised at the budget itself. SD between sessions is what remains of their differences without "
-        "the noise of their pairs."
+        "false alarms that is promised at the budget itself. SD between sessions is what remains of their "
+        "differences without the noise of their pairs."
     )
     return Table("How far the same build is from OVER", text if rows else "Not run yet.", rows)
 

@@ -78,7 +78,7 @@ def test_the_registry_stack_is_set_up_where_it_is_used(setup, site):
     (site.path / "site/stacks/fake/manifest.json").unlink()
     told = setup(code=5)
     assert "so the registry stack cannot be set up here" in told
-    assert "without a network (docs/stack.md)" in told
+    assert "takes installed programs (docs/stack.md)" in told
     # One that another virtqual wrote is set up again, and does not stand in its own way.
     (site.path / "site/stacks/registry").mkdir(exist_ok=True)
     (site.path / "site/stacks/registry/manifest.json").write_text("{}")
