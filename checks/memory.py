@@ -67,8 +67,9 @@ class memory_bandwidth(Measurement):
             as_asked(
                 "likwid-bench", kernel=(run.kernel, kernel.name), threads=(run.threads, self.num_threads)
             )
-            if len(set(run.hwthreads)) != run.threads:
-                raise OutputError("likwid-bench", f"threads share hardware threads: {run.hwthreads}")
+            (cores_of_node,) = self.noted.cores.values()
+            if len({cores_of_node.get(cpu, cpu) for cpu in run.hwthreads}) != run.threads:
+                raise OutputError("likwid-bench", f"threads share cores: hardware threads {run.hwthreads}")
             size = kernel.vectors * self.arrays.bytes_each
             if abs(run.size - size) > 0.02 * size:
                 raise OutputError("likwid-bench", f"vectors of {run.size} bytes, asked for {size}")

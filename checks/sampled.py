@@ -254,13 +254,16 @@ class Sampled(Selection):
         """Assert that the tasks of a step were bound as asked, if the check asks for that."""
 
     def check_topology(self, noted):
-        """Assert that each VM has the CPUs of the system file."""
+        """Assert that each VM has the CPUs of the system file, or as many cores if it states no threads."""
         if self.slot.side == "native":
             return
-        stated = self.current_partition.processor.num_cpus
+        processor = self.current_partition.processor
+        stated = processor.num_cpus
         for name, node in noted.nodes.items():
             online = notes.parse_cpu_list(node.begin.get("cpus_online", ""))
-            if len(online) != stated:
+            counts_cores = processor.num_cpus_per_core == 1 and name in noted.cores
+            cores = len(set(noted.cores[name].values())) if counts_cores else None
+            if stated not in (len(online), cores):
                 raise notes.NotesError(
                     f"node {name} has {len(online)} CPUs online, the system file says "
                     f"processor.num_cpus = {stated}"

@@ -221,12 +221,20 @@ def test_a_value_that_cannot_be_read_is_not_skipped(site):
 
 def test_every_vm_has_the_cpus_of_the_system_file():
     """The second VM of a run may have been started with fewer."""
-    processor = SimpleNamespace(num_cpus=2)
+    processor = SimpleNamespace(num_cpus=2, num_cpus_per_core=1)
     check = SimpleNamespace(
         slot=SimpleNamespace(side="virtual"), current_partition=SimpleNamespace(processor=processor)
     )
     nodes = {name: SimpleNamespace(begin={"cpus_online": cpus}) for name, cpus in (("a", "0-1"), ("b", "0"))}
     with pytest.raises(NotesError, match=r"node b has 1 CPUs online, the system file says .* = 2"):
-        Sampled.check_topology(check, SimpleNamespace(nodes=nodes))
+        Sampled.check_topology(check, SimpleNamespace(nodes=nodes, cores={}))
     nodes["b"].begin["cpus_online"] = "0,1"
-    assert Sampled.check_topology(check, SimpleNamespace(nodes=nodes)) is None
+    assert Sampled.check_topology(check, SimpleNamespace(nodes=nodes, cores={})) is None
+    # Slurm may count cores where the VM shows two threads of each (CPUs=2 ThreadsPerCore=2 in slurm.conf).
+    nodes["b"].begin["cpus_online"] = "0-3"
+    first, second = frozenset({0, 2}), frozenset({1, 3})
+    cores = {"b": {0: first, 1: second, 2: first, 3: second}}
+    assert Sampled.check_topology(check, SimpleNamespace(nodes=nodes, cores=cores)) is None
+    processor.num_cpus_per_core = 2
+    with pytest.raises(NotesError, match="node b has 4 CPUs online"):
+        Sampled.check_topology(check, SimpleNamespace(nodes=nodes, cores=cores))

@@ -2,8 +2,8 @@
  *
  *     fixed_work STEPS PIECES
  *
- * One thread on each CPU that the process may use times PIECES pieces of STEPS steps each (fixed work quanta:
- * Sottile and Minnich, Cluster 2004).  A piece that takes longer than the fastest one was interrupted: by the
+ * One thread on each core that the process may use (on its first CPU) times PIECES pieces of STEPS steps each (fixed
+ * work quanta: Sottile and Minnich, Cluster 2004).  A piece that takes longer than the fastest one was interrupted: by the
  * kernel, by another process, or by the host of a virtual machine.  One line of output for each CPU: its number, the
  * least, mean and largest time of a piece in us; then the times of all CPUs together that one piece in 1, 2, 5, 10,
  * 20, 50 ... exceeds or equals.  The last line has a checksum of the lines before it (FNV-1a, 32 bits).
@@ -65,6 +65,21 @@ static int compare(const void *a, const void *b)
     return (*(double *)a > *(double *)b) - (*(double *)a < *(double *)b);
 }
 
+/* Returns whether a CPU is the first hardware thread of its core, or the first one is not in the set. */
+static int leads_core(int cpu, const cpu_set_t *cpus)
+{
+    char path[80];
+    int first = cpu;
+    FILE *file;
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+    if ((file = fopen(path, "r"))) {
+        if (fscanf(file, "%d", &first) != 1)
+            first = cpu;
+        fclose(file);
+    }
+    return first == cpu || first < 0 || first >= CPU_SETSIZE || !CPU_ISSET(first, cpus);
+}
+
 int main(int count, char **arguments)
 {
     struct worker workers[CPU_SETSIZE];
@@ -78,17 +93,16 @@ int main(int count, char **arguments)
     }
     if (sched_getaffinity(0, sizeof cpus, &cpus))
         fail("fixed_work", "sched_getaffinity");
-    total = CPU_COUNT(&cpus) * pieces;
+    for (cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &cpus) && leads_core(cpu, &cpus))
+            workers[used++].cpu = cpu;
+    total = used * pieces;
     if (!(times = calloc(total, sizeof *times)))
         fail("fixed_work", "calloc");
     /* Each page is there before the first piece: a page fault would be taken for noise. */
     memset(times, 1, total * sizeof *times);
-    for (cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &cpus)) {
-            workers[used].cpu = cpu;
-            workers[used].times = times + used * pieces;
-            used++;
-        }
+    for (cpu = 0; cpu < used; cpu++)
+        workers[cpu].times = times + cpu * pieces;
     for (cpu = 0; cpu < used; cpu++)
         if ((errno = pthread_create(&workers[cpu].thread, NULL, run, &workers[cpu])))
             fail("fixed_work", "pthread_create");
