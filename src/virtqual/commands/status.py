@@ -18,6 +18,7 @@ from virtqual.history import outbox
 from virtqual.history.channels import NOTIFY, Notify, read_site_notify
 from virtqual.history.nights import ANSWERS, find_gap, find_notices, find_standings, group_by_place
 from virtqual.report.console import verbatim
+from virtqual.session.store import system_of
 from virtqual.session.summary import Summary, summaries
 
 OVER_CODE, UNDECIDED_CODE, BROKEN_CODE = 1, 3, 5
@@ -42,12 +43,12 @@ def command(
     if notify and settings is None:
         file = paths.site() / NOTIFY
         raise UsageError(f"{file}: does not exist; write it, it names the channels (docs/nights.md)")
-    # The name of a session that cannot be read still tells its system.
-    sessions = [
-        session
+    # The id of a session that cannot be read still tells its system.
+    of_systems = [
+        (session.system if isinstance(session, Summary) else system_of(directory.name), session)
         for directory, session in summaries(paths.sessions())
-        if isinstance(session, Summary) or not system or directory.name.endswith(f"-{system}")
     ]
+    sessions = [session for name, session in of_systems if system in ("", name)]
     readable = select_sessions(sessions, system)
     expected = settings.expected if settings else None
     codes = []
@@ -58,8 +59,8 @@ def command(
     for session in sessions:
         if isinstance(session, VirtqualError):
             console.print(Text(f"left out: {session}", style="yellow"), soft_wrap=True)
-    newest = next(s for s in sessions if isinstance(s, VirtqualError) or system in ("", s.system))
-    if isinstance(newest, VirtqualError):
+    newest = dict(reversed([(name, session) for name, session in of_systems if system in ("", name)]))
+    if any(isinstance(session, VirtqualError) for session in newest.values()):
         # It may have any outcome.
         codes.append(UNDECIDED_CODE)
     if notify and settings:

@@ -119,8 +119,9 @@ def run(
                     process.kill()
                     raise
                 interrupted.set()
-            except Exception:
-                # The event cannot be shown, e.g. on a full disk: ReFrame is ended first, as by Ctrl-C.
+            except (Exception, SystemExit):
+                # The event cannot be shown, e.g. on a full disk or in a closed pipe. ReFrame is ended first,
+                # as by Ctrl-C.
                 interrupted.set()
                 process.wait()
                 raise

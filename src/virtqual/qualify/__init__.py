@@ -59,7 +59,8 @@ def _measure(job: Qualification) -> Session:
         if refused := probe_nodes(job):
             return refused
         _run_rounds(job)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
+        # The output in a pipe was closed, or somebody ended the session.
         interrupted = True
     except Exception as error:
         with _signals_ignored():

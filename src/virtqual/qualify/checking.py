@@ -97,12 +97,15 @@ def _judge_again(session: Session, basis: Basis, directory: Path, checked: Check
     earlier, why = _find_earlier(session, basis, directory)
     if why:
         checked.notes.append(f"{name}: changes since session {session.against}, {why}, are not judged again")
+    is_by_others = basis.provenance != provenance()
     try:
         draw_conclusion(again, earlier, directory)
     except Exception as error:
-        checked.problems.append(f"{name}: its runs cannot be judged again: {error}")
+        # A metric or a class that a site has removed since is no fault of the record.
+        checked.is_judged_otherwise = is_by_others and not is_from_elsewhere(directory)
+        sentence = f"{name}: its runs cannot be judged again: {error}"
+        (checked.notes if checked.is_judged_otherwise else checked.problems).append(sentence)
         return
-    is_by_others = basis.provenance != provenance()
     answers = list(_compare_answers(session, again, with_changes=not why))
     if is_by_others and not is_from_elsewhere(directory):
         # A budget that was changed since is no fault of the record.

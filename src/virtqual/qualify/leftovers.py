@@ -10,7 +10,7 @@ from virtqual.errors import InfrastructureError, VirtqualError
 from virtqual.qualify.concluding import mark_broken, remove_if_empty, write_documents
 from virtqual.session.log import DOCUMENT, Log
 from virtqual.session.session import Conclusion
-from virtqual.session.store import ids, unconcluded
+from virtqual.session.store import ids, system_of, unconcluded
 from virtqual.site.slurm import cancel_jobs
 
 
@@ -57,7 +57,7 @@ def end_leftovers(system: str) -> Iterator[str]:
 
 def _end_jobs_of_the_latest(system: str) -> Iterator[str]:
     """Cancel jobs of the latest session of a system, if it is concluded: Slurm may not have answered then."""
-    names = [name for name in ids(paths.sessions()) if name.endswith(f"-{system}")]
+    names = [name for name in ids(paths.sessions()) if system_of(name) == system]
     for name in names[-1:]:
         log = Log(paths.sessions() / name)
         is_concluded = log.state() and (log.directory / DOCUMENT).exists()

@@ -71,7 +71,9 @@ def prepare(request: Request, screen: Terminal, locks: ExitStack) -> Qualificati
     system = ask_hosts(load_system(request.system))
     check_command(system)
     stack = find_any_stack(request.stack, system)
-    chosen, earlier, request, entries = settle(request, system, stack.features if stack else None)
+    chosen, earlier, request, entries = settle(
+        request, system, stack.features if stack else None, stack.name if stack else ""
+    )
     # A misspelt name is told before the stack is built, which takes hours.
     if stack is None:
         raise InfrastructureError(manifest.NO_STACK_MESSAGE)
@@ -214,12 +216,12 @@ def check(request: Request, resumed: str | None = None) -> None:
 
 
 def settle(
-    request: Request, system: System, features: Collection[str] | None
+    request: Request, system: System, features: Collection[str] | None, stack: str = ""
 ) -> tuple[HypervisorClass, Session | None, Request, tuple[Entry, ...]]:
     """Return the class, the session to compare with, the request as it is carried out, and all checks.
 
     A session with which later ones will be compared takes four pairs or more. `features` are those of the
-    stack; None if every program is assumed to be there.
+    stack; None if every program is assumed to be there. `stack` is its name, if one is set up.
 
     Raises
     ------
@@ -238,7 +240,7 @@ def settle(
         )
     chosen = choose_class(request.hypervisor_class, system)
     entries = requested.list_checks(request, system, features, chosen)
-    earlier = _find_earlier_or_good(request, system, chosen)
+    earlier = _find_earlier_or_good(request, system, chosen, stack or request.stack)
     if earlier is None and (chosen.gate == "change" or request.against == GOOD_NAME):
         pairs = request.pairs or MIN_PAIRS_TO_QUALIFY
         request = request.model_copy(update={"fast": False, "pairs": pairs})
@@ -340,16 +342,20 @@ def choose_class(name: str, system: System) -> HypervisorClass:
     return chosen
 
 
-def _find_earlier_or_good(request: Request, system: System, chosen: HypervisorClass) -> Session | None:
+def _find_earlier_or_good(
+    request: Request, system: System, chosen: HypervisorClass, stack: str
+) -> Session | None:
     """Return the session to compare with, if any; under `GOOD_NAME` the last good one."""
     if request.against != GOOD_NAME:
         return find_earlier(request.against, system, request)
-    for directory in find_good(paths.sessions(), system.name, chosen.name, full=request.full):
+    for directory in find_good(paths.sessions(), system.name, chosen.name, stack, full=request.full):
         # A session from before the VMs were placed otherwise, or a metric was renamed, is good no longer.
         with suppress(VirtqualError):
             session = find_earlier(str(directory), system)
             # Its conclusion is believed only if its runs say the same.
-            if session and not check_conclusion(session, directory).doubts:
+            checked = check_conclusion(session, directory) if session else None
+            # A budget or a text that has changed since does not matter while the answers are the same.
+            if checked and not (checked.problems or checked.is_judged_otherwise):
                 return session
     return None
 

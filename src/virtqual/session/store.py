@@ -52,6 +52,11 @@ def ids(sessions: Path) -> list[str]:
     return sorted(name for name in names if not name.startswith("."))
 
 
+def system_of(name: str) -> str:
+    """Return the system of a session by its id: date, time, and the name of the system."""
+    return name.split("-", 2)[-1]
+
+
 def unconcluded(sessions: Path) -> Iterator[Log]:
     """Yield the logs of the sessions that have no document: it is written when a session is concluded.
 

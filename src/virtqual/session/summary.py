@@ -236,9 +236,12 @@ def find_for(name: str, sessions: Path, system: str, compared: Request | None = 
     )
 
 
-def find_good(sessions: Path, system: str, hypervisor_class: str, *, full: bool) -> Iterator[Path]:
-    """Yield the sessions of a system, class and scope that are `Summary.good`, the newest first."""
+def find_good(
+    sessions: Path, system: str, hypervisor_class: str, stack: str = "", *, full: bool
+) -> Iterator[Path]:
+    """Yield the sessions of a system, class, stack and scope that are `Summary.good`, the newest first."""
     for directory, session in summaries_of(system, sessions):
         has_scope = session.request is not None and session.request.full == full
-        if has_scope and session.hypervisor_class == hypervisor_class and session.good:
+        is_alike = session.hypervisor_class == hypervisor_class and stack in ("", session.stack)
+        if has_scope and is_alike and session.good:
             yield directory

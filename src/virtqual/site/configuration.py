@@ -13,7 +13,7 @@ from virtqual import paths
 from virtqual.errors import UsageError, VirtqualError
 from virtqual.files.wording import suggest
 from virtqual.site import held, systems
-from virtqual.site.systems import System, SystemFile
+from virtqual.site.systems import Partition, System, SystemFile
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest
 
@@ -23,8 +23,8 @@ NO_STACK = "no-stack"
 ABSENT_PARTITION = "absent"
 #: A command of job scripts: the first command that fails ends the script with its exit code.
 EXIT_ON_ERROR = "trap 'code=$?; echo \"exit code $code of: $BASH_COMMAND\" >&2; exit $code' ERR"
-#: A job that has to wait is not cancelled, and a database that is away for minutes ends no session.
-SCHEDULER_OPTIONS = {"slurm_job_cancel_reasons": [], "max_sacct_failures": 300}
+#: How often `sacct` may fail before ReFrame gives up: for some four minutes at its own rate.
+MAX_SACCT_FAILURES = 120
 #: Options with which ReFrame only lists checks: nothing is written then.
 _LISTING_OPTIONS = {"-l", "--list", "-L", "--list-detailed", "--list-tags"}
 
@@ -152,13 +152,19 @@ def _configure_system(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any
                 **keys,
                 "features": partition.all_features,
                 "prepare_cmds": [*keys.get("prepare_cmds", ()), EXIT_ON_ERROR],
-                "sched_options": {**SCHEDULER_OPTIONS, **keys.get("sched_options", {})},
+                "sched_options": {**_choose_scheduler_options(partition), **keys.get("sched_options", {})},
                 "extras": {**keys["extras"], "nodes": partition.extras.nodes},
             }
             if in_session:
                 keys |= session.list_changed_keys(partition)
         partitions.append(keys)
     return {**raw, "partitions": partitions}
+
+
+def _choose_scheduler_options(partition: Partition) -> dict[str, Any]:
+    """Return options by which no waiting job is cancelled, and no pause of the database ends a session."""
+    patient = {} if partition.extras.own_scheduler else {"max_sacct_failures": MAX_SACCT_FAILURES}
+    return {"slurm_job_cancel_reasons": [], **patient}
 
 
 def _configure_environment(stack: Manifest) -> dict[str, Any]:

@@ -247,6 +247,9 @@ def _list_findings(question: _Question, scalar: Interval) -> tuple[OverRange, ..
         return (build(scalar, slice(1)),)
     findings = []
     for part in sorted(answer.ranges, key=lambda part: np.mean(limits[part.sizes]) - part.mean):
-        upper = max(part.mean, float(np.mean(answer.bounds[part.sizes, 2])))
-        findings.append(build(Interval.build(part.mean, part.low, upper, metric.better), part.sizes))
+        lower, upper = (float(np.mean(answer.bounds[part.sizes, end])) for end in (1, 2))
+        # One size alone may be surely above the mean of the range.
+        lower = part.low if part.low <= part.mean else lower
+        judged = Interval.build(part.mean, lower, max(part.mean, upper), metric.better)
+        findings.append(build(judged, part.sizes))
     return tuple(findings)

@@ -184,7 +184,10 @@ def _apply_waivers(case: Case, verdict: Verdict, waivers: Sequence[Waiver], toda
     matching = [waiver for waiver in waivers if waiver.matches(metric.name, verdict.setting, verdict.gate)]
     if not matching:
         return
-    accepting = [waiver for waiver in matching if waiver.holds(today) and waiver.covers(worst.log, metric)]
+    # Of a range the mean is compared; a size that is surely slower than a waiver says is not accepted.
+    surely = (point.judged.lower for point in verdict.points if point.judged.lower is not None)
+    largest = max([worst.log, *surely])
+    accepting = [waiver for waiver in matching if waiver.holds(today) and waiver.covers(largest, metric)]
     latest = max(accepting or matching, key=lambda waiver: waiver.expires)
     verdict.waiver = f"{latest.accepted}: {latest.reason}"
     verdict.waived = bool(accepting)

@@ -147,7 +147,13 @@ def _noise_text(case: Case, answer: RuleAnswer) -> str:
     series, reach, margin = case.series, answer.reach, answer.margin
     worst = int(np.argmax(reach / margin))
     size = f" at {format_value(series.points[worst])} {series.metric.axis_unit}" if series.points else ""
-    wide = f"{math.expm1(reach[worst]):.1%}{size}, the margin is {math.expm1(margin[worst]):.1%}"
+    sign, limit = sign_of(series.metric.better), case.limits[0][worst]
+    # Both are distances above the budget, as percentages of the native value.
+    reached, allowed = (
+        abs(math.exp(sign * (limit + distance[worst])) - math.exp(sign * limit))
+        for distance in (reach, margin)
+    )
+    wide = f"{reached:.1%}{size}, the margin is {allowed:.1%}"
     if case.baseline is not None:
         return (
             f"noise too high: with {LOOKS[-1]} pairs the change would be known to {wide}; the earlier "

@@ -10,7 +10,8 @@ import pytest
 from calling import call
 from made_runs import keep, session_of
 from virtqual import paths
-from virtqual.qualify import concluding
+from virtqual.errors import UsageError
+from virtqual.qualify import checking, concluding
 from virtqual.qualify.checking import check_conclusion
 from virtqual.report import page
 from virtqual.runs import Result
@@ -137,6 +138,22 @@ def test_a_conclusion_that_names_other_code_is_judged_otherwise_and_is_no_baseli
     code, output = run("check")
     assert (code, "1 session checked: as they were written; 1 judged otherwise" in output) == (0, True)
     assert check_conclusion(Log(directory).session(), directory).doubts
+
+
+def test_a_session_whose_metric_is_no_more_is_no_fault_of_its_record(state, monkeypatch):
+    directory = put(state, "kvm-within")
+    message = "no metric of this name"
+
+    def refuse(*_):
+        raise UsageError(message)
+
+    monkeypatch.setattr(checking, "draw_conclusion", refuse)
+    session = Log(directory).session()
+    same = check_conclusion(session, directory)
+    assert (len(same.problems), same.is_judged_otherwise) == (1, False)
+    monkeypatch.setattr(checking, "provenance", lambda: None)
+    other = check_conclusion(session, directory)
+    assert (other.problems, other.is_judged_otherwise, message in other.notes[0]) == ([], True, True)
 
 
 def test_a_conclusion_that_was_edited_is_named_by_each_command(state, tmp_path):

@@ -2,6 +2,8 @@
 
 from datetime import date, timedelta
 
+import pytest
+
 from calling import call
 from virtqual.session import summary
 from virtqual.session.log import DOCUMENT, LOG, Log, Submitted
@@ -119,12 +121,16 @@ def test_a_newest_session_that_cannot_be_read_is_no_good_news(nights, tmp_path):
     assert (code, "left out: " in line) == (3, True)
 
 
-def test_a_session_of_another_system_that_cannot_be_read_says_nothing_of_this_one(nights, tmp_path):
+@pytest.mark.parametrize("system", ["other", "my-site"])
+def test_a_session_of_another_system_that_cannot_be_read_says_nothing_of_this_one(nights, tmp_path, system):
+    (tmp_path / f"sessions/20251231-220000-{system}").mkdir(parents=True)
+    (tmp_path / f"sessions/20251231-220000-{system}" / LOG).write_text("{}\n")
     nights(date(2026, 1, 1), 1.0)
-    (tmp_path / "sessions/20260102-220000-other").mkdir()
-    (tmp_path / "sessions/20260102-220000-other" / LOG).write_text("{}\n")
     code, line = said("--system", "site")
     assert (code, "left out: " in line) == (0, False)
+    # A later session of this system does not hide it.
+    code, line = said()
+    assert (code, "left out: " in line) == (3, True)
 
 
 def test_a_session_that_makes_no_sense_hides_no_other(nights, monkeypatch):

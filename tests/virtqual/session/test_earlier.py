@@ -76,7 +76,7 @@ def test_the_last_good_session_is_one_that_can_be_compared_with(monkeypatch, tmp
     monkeypatch.setattr(opening, "find_good", lambda *_, **__: iter(tmp_path / name for name in names))
     monkeypatch.setattr(opening, "find_earlier", earlier)
     assert (
-        opening._find_earlier_or_good(Request(system="site", against=opening.GOOD_NAME), Mock(), Mock())
+        opening._find_earlier_or_good(Request(system="site", against=opening.GOOD_NAME), Mock(), Mock(), "")
         is old
     )
 
@@ -281,6 +281,7 @@ def test_a_session_is_good_if_its_whole_scope_was_judged_and_passed(sessions):
     good = [path.name for path in find_good(directory, "site", "kvm", full=False)]
     assert good == names[::-1]
     assert [path.name for path in find_good(directory, "site", "kvm", full=True)] == ["20260122-000000-site"]
+    assert list(find_good(directory, "site", "kvm", "another stack", full=True)) == []
 
 
 def test_the_durations_of_runs_are_those_of_recent_sessions(sessions, monkeypatch):

@@ -207,8 +207,13 @@ def test_only_a_scheduler_of_ones_own_is_asked_often(example, configure):
 def test_a_job_that_waits_is_not_cancelled_unless_the_site_says_so(example, configure):
     example["partitions"][0]["sched_options"] = {"slurm_job_cancel_reasons": ["QOSMaxJobsPerUserLimit"]}
     bare, vm = (partition["sched_options"] for partition in configure(example)["systems"][0]["partitions"])
-    assert bare == {"slurm_job_cancel_reasons": ["QOSMaxJobsPerUserLimit"], "max_sacct_failures": 300}
+    assert bare == {"slurm_job_cancel_reasons": ["QOSMaxJobsPerUserLimit"], "max_sacct_failures": 120}
     assert vm["slurm_job_cancel_reasons"] == []
+    # One's own database is asked often.
+    for partition in example["partitions"]:
+        partition["extras"]["own_scheduler"] = True
+    (_, vm) = (partition["sched_options"] for partition in configure(example)["systems"][0]["partitions"])
+    assert vm == {"slurm_job_cancel_reasons": []}
 
 
 def test_what_a_sites_own_checks_need_has_a_place(example):

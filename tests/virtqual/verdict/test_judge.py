@@ -164,7 +164,7 @@ def test_hopeless_noise_gets_no_more_pairs_and_says_how_many_it_would_need(judge
     (reason,) = verdict.reasons
     assert reason.startswith("noise too high: with 18 pairs the overhead would be known to ")
     assert reason.endswith("noise (virtqual propose) if the stated one is too large")
-    assert ", the margin is 5.6%; it would take up to " in reason
+    assert ", the margin is 5.0%; it would take up to " in reason
 
 
 def test_a_large_overhead_is_seen_in_spite_of_noise(judged):
@@ -176,7 +176,7 @@ def test_noise_of_a_curve_names_its_worst_size(judged_curve):
     rows[:, 2] += np.resize([0.9, -0.9], 18)
     verdict = judged_curve(rows, points=(1, 2, 4, 8))
     assert verdict.outcome is Outcome.UNDECIDED
-    assert "% at 4 B, the margin is 4.8%; it would take up to " in verdict.message
+    assert "% at 4 B, the margin is 5.0%; it would take up to " in verdict.message
 
 
 # -- what is left out ----------------------------------------------------------------------------------

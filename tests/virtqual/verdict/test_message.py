@@ -91,7 +91,7 @@ def test_an_earlier_session_that_is_too_short(metrics, make):
     before = make(metrics["lammps_loop_time"], [0.0] * 4)
     text = alone(now, FIVE, stated(0.1), baseline=before).message
     assert text.splitlines()[1] == (
-        "noise too high: with 18 pairs the change would be known to 13.5%, the margin is 4.8%; the earlier "
+        "noise too high: with 18 pairs the change would be known to 14.1%, the margin is 5.0%; the earlier "
         "session has 4 pairs: record it with more (virtqual qualify --pairs 18), or record the noise "
         "(virtqual propose)"
     )
@@ -200,7 +200,8 @@ def test_the_pairs_that_noise_would_take_grow_with_its_square(metrics, make):
     said = re.search(
         r"known to ([\d.]+)% at 8 B, the margin is ([\d.]+)%; it would take up to (\d+) pairs", text
     )
-    reach, margin = (np.log1p(float(said[number]) / 100) for number in (1, 2))
+    # Distances above the budget, of the native value.
+    reach, margin = (np.log((1.05 + float(said[number]) / 100) / 1.05) for number in (1, 2))
     assert int(said[3]) == pytest.approx(18 * (reach / margin) ** 2, rel=0.02)
 
 
@@ -209,7 +210,7 @@ def test_noise_is_too_high_at_the_size_with_the_least_margin_for_it(metrics, mak
     small = budget_of(sizes=Sizes(low=1, high=1), relative=0.05, margin=0.02).terms
     series = make(metrics["mpi_latency"], rows, (1, 8))
     text = alone(series, Budget(terms=(*small, *Budget.build(0.05, margin=0.08).terms)), stated(0.3)).message
-    assert re.search(r"known to [\d.]+% at 1 B, the margin is 1.9%", text)
+    assert re.search(r"known to [\d.]+% at 1 B, the margin is 2.0%", text)
 
 
 @pytest.mark.parametrize(
@@ -272,6 +273,16 @@ def test_numbers(value, text):
 def test_findings(metrics, points, text):
     judged = Interval.build(0.0, -0.1, 0.1, "lower")
     assert range_text(judged, points, metrics["mpi_latency"]) == text
+
+
+def test_the_bounds_of_a_range_lie_about_its_estimate(metrics, make):
+    """One size alone may be surely above the mean of the range."""
+    rows = np.log([[1.0, 2.2, 4.0, 2.2, 1.0]] * 8) + 0.002 * np.resize([1, -1], 8)[:, None]
+    verdict = alone(make(metrics["mpi_latency"], rows, (2, 4, 8, 16, 32)), FIVE, PRIOR)
+    (finding,) = verdict.findings
+    assert (finding.low, finding.high) == (4, 16)
+    assert finding.judged.lower < finding.judged.log == pytest.approx(np.log(2.2 * 4 * 2.2) / 3)
+    assert finding.judged.log <= finding.judged.upper
 
 
 def test_a_finding_without_sizes(metrics):

@@ -502,6 +502,18 @@ def test_what_is_worse_than_a_waiver_accepts_is_over_in_spite_of_it(case):
     assert "not accepted: the waiver is for up to 39% slower by ops until" in session.verdicts[0].message
 
 
+@pytest.mark.parametrize(("up_to", "is_accepted"), [("200%", False), ("350%", True)])
+def test_a_size_that_is_surely_slower_than_a_waiver_says_is_not_accepted(metrics, make, up_to, is_accepted):
+    """The mean of the range is 2.7 times as slow, one of its sizes 4 times."""
+    rows = np.log([[1.0, 2.2, 4.0, 2.2, 1.0]] * 8) + 0.002 * np.resize([1, -1], 8)[:, None]
+    series = make(metrics["mpi_latency"], rows, (2, 4, 8, 16, 32))
+    accepted = (waiver(metric="mpi_latency", up_to=up_to),)
+    session = judge_session(
+        [Case(series, FIVE, PRIOR)], hypervisor_class=KVM, waivers=accepted, build="9", today=TODAY
+    )
+    assert [verdict.waived for verdict in session.verdicts] == [is_accepted]
+
+
 @pytest.mark.parametrize(("metric", "largest"), [("lammps_loop_time", 1.5), ("hpl", 1 / (1 - 0.5))])
 def test_a_waiver_accepts_up_to_its_share_of_native(metrics, metric, largest):
     """Half as long again, or half of the rate."""
