@@ -82,11 +82,17 @@ def read_log_digest(content: bytes) -> str | None:
     return match[1].decode() if match else None
 
 
+def _take_overhead(verdict: Verdict) -> Verdict:
+    """Return a verdict with its overhead alone: the change of another session is no part of a comparison."""
+    changes = {"gate": "overhead", "change": None, "limit": None, "margin": None}
+    return verdict.model_copy(update=changes) if verdict.gate == "change" else verdict
+
+
 def render_comparison(sessions: Sequence[Session]) -> str:
     """Return several sessions side by side; see `virtqual.report.comparison`."""
     names = letters(len(sessions))
     rows = compare(sessions)
-    forest = plots.draw_forest([row.verdict for row in rows])
+    forest = plots.draw_forest([row.verdict and _take_overhead(row.verdict) for row in rows])
     metrics: dict[str, list[tuple[ComparedSeries, plots.Bar | None]]] = {}
     for row, bar in zip(rows, forest.bars, strict=True):
         metrics.setdefault(row.series, []).append((row, bar))

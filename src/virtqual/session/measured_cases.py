@@ -134,6 +134,10 @@ class CaseMaker:
             message = f"is {value} for {name}, and {catalogue_value} in references/metrics: "
             advice = "convert the values, or give the metric another name."
             self._add_problem(line, metric, column, message + advice)
+        largest = metric.judged_up_to
+        if largest is not None and series.points and series.points[-1] > largest:
+            message = f"{name}: sizes above {largest:g} are shown in sessions and not judged: leave them out."
+            self._add_problem(line, metric, "size", message)
         try:
             for point in series.points:
                 budget.term(point)

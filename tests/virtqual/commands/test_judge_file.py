@@ -336,6 +336,14 @@ def test_a_metric_without_a_budget_of_its_class_takes_the_stated_one(find_cases)
         find_cases([row | {"size": 1} for row in table], hypervisor_class="kvm")
 
 
+def test_sizes_that_sessions_only_show_are_refused(find_cases):
+    curve = rows(session="old", metric="db_p99", unit="ms", sizes=("25", "50", "75"))
+    says = r"pairs.csv:2: size: db_p99: sizes above 50 are shown in sessions and not judged: leave them out\."
+    with pytest.raises(DataError, match=says):
+        find_cases(curve, hypervisor_class="kvm")
+    assert find_cases([row for row in curve if float(row["size"]) <= 50], hypervisor_class="kvm")
+
+
 @pytest.mark.parametrize(
     ("sizes", "kind", "axis", "axis_unit"),
     [(("",), "scalar", "", ""), (("1", "2"), "curve", "size", "(size)")],

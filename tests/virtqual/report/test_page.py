@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 from made_reports import DECLARED, make_broken_session, make_session, session_slow_by
+from made_series import CHANGE, PRIOR, alone
 
 from made_runs import made_failure, made_run
 from virtqual.identity import Host, gather, readers
@@ -179,3 +180,11 @@ def test_a_report_that_cannot_be_made_says_so_in_its_place(tmp_path, monkeypatch
     text = (tmp_path / page.FILE).read_text()
     assert "ZeroDivisionError: &lt;b&gt;by zero" in text
     assert session.conclusion in text
+
+
+def test_a_comparison_draws_the_overhead_of_sessions_that_judge_the_change(metrics, make):
+    series = make(metrics["hpl"], [0.5] * 4)
+    verdict = alone(series, CHANGE, PRIOR, baseline=series)
+    drawn = page._take_overhead(verdict)
+    assert verdict.estimate == verdict.change
+    assert (drawn.estimate, drawn.limit, drawn.smallest_over) == (verdict.overhead, None, None)
