@@ -177,6 +177,44 @@ def _digest(content: bytes) -> str | None:
     return hashlib.sha256(content[:end]).hexdigest() if start >= 0 and end else None
 
 
+@dataclass
+class _Failures:
+    """The failures of a session, without those whose cases are run again.
+
+    The loss of a node, or the end of the session, makes cases of its round fail.
+    """
+
+    #: With their rounds.
+    all: list[tuple[int, Failure]] = field(default_factory=list)
+    #: How many there were when a job was submitted, and when the last job was that ended well.
+    _before: dict[str, int] = field(default_factory=dict)
+    _settled: int = 0
+
+    def follow(self, event: Event, number: int) -> None:
+        """Take over what an event of a round says of failures."""
+        match event:
+            case Submitted():
+                self._before[event.job] = len(self.all)
+            case Finished():
+                self._settled = max(self._settled, self._before.get(event.run.job, 0))
+            case Failed():
+                self.all.append((number, event.failure))
+            case SetAside():
+                self._drop(number, 0)
+            case Resumed():
+                self._drop(number, 0 if event.resumption.node_lost else self._settled)
+
+    def _drop(self, number: int, settled: int) -> None:
+        """Remove failures of the infrastructure, and those of programs in a round but for the first ones."""
+        self.all = [
+            (of_round, failure)
+            for index, (of_round, failure) in enumerate(self.all)
+            if failure.kind != "infrastructure"
+            and (index < settled or (failure.kind, of_round) != ("failed", number))
+        ]
+        self._before, self._settled = {}, 0
+
+
 @dataclass(frozen=True)
 class Log:
     """The log of the session in a directory."""
@@ -284,10 +322,9 @@ class Log:
         session = Session.model_construct(**dict(begun.head))
         rounds: dict[int, Round] = {}
         runs: dict[tuple[str, int, str, str], Run] = {}
-        number, failures = 0, list[tuple[int, Failure]]()
-        # How many failures there were when a job was submitted, and when the last one was that ended well.
-        failed_before, settled = dict[str, int](), 0
+        number, failures = 0, _Failures()
         for event, line in lines:
+            failures.follow(event, number)
             if isinstance(event, Finished | Failed):
                 measured.update(line)
             match event:
@@ -296,25 +333,16 @@ class Log:
                 case RoundBegun():
                     number = event.round.number
                     rounds[number] = event.round
-                case Submitted():
-                    failed_before[event.job] = len(failures)
                 case Finished():
                     self._add_run(runs, event.run)
-                    settled = max(settled, failed_before.get(event.run.job, 0))
-                case Failed():
-                    failures.append((number, event.failure))
                 case SetAside():
                     session.lost.append(event.loss)
-                    failures, failed_before, settled = _drop_failures(failures, number), {}, 0
                 case Resumed():
                     session.resumed.append(event.resumption)
-                    kept = 0 if event.resumption.node_lost else settled
-                    failures = _drop_failures(failures, number, kept)
-                    failed_before, settled = {}, 0
                     session.set_conclusion(Conclusion())
                 case Concluded():
                     session.set_conclusion(event.conclusion)
-        session.rounds, session.failures = list(rounds.values()), [failure for _, failure in failures]
+        session.rounds, session.failures = list(rounds.values()), [failure for _, failure in failures.all]
         session.runs = sorted(runs.values(), key=lambda run: run.start)
         session.measured = measured.hexdigest()
         session.log_digest = _digest(content)
@@ -394,21 +422,6 @@ def _write(file: int, end: int, content: bytes) -> None:
         with suppress(OSError):
             os.ftruncate(file, end)
         raise
-
-
-def _drop_failures(
-    failures: list[tuple[int, Failure]], number: int, kept: int = 0
-) -> list[tuple[int, Failure]]:
-    """Return the failures with their rounds, without those whose cases are run again after a round.
-
-    The loss of a node, or the end of the session, made cases of this round fail, but for the first `kept`.
-    """
-    return [
-        (of_round, failure)
-        for index, (of_round, failure) in enumerate(failures)
-        if failure.kind != "infrastructure"
-        and (index < kept or (failure.kind, of_round) != ("failed", number))
-    ]
 
 
 def document_of(session: Session) -> str:
