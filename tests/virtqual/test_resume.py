@@ -57,7 +57,7 @@ def test_a_conviction_takes_the_pairs_that_it_takes_without_an_interruption(site
     site.fault("slow.cloud", "1.12")
     process = site.start(*ON)
     site.until(process, "round 2")
-    site.until(process, " 4/")
+    site.until(process, " 1/")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     site.virtqual("qualify", "--resume", site.directory().name, code=1)
