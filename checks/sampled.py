@@ -142,11 +142,7 @@ class Sampled(Selection):
             needed = math.ceil(self.num_tasks / self.num_tasks_per_node)
             job.options.append(f"--nodes={needed}")
             if "--nodelist" in stated and not self.named_nodes:
-                named = slurm.expand_nodes(stated["--nodelist"])
-                if len(named) != needed and "--nodelist" in parse_options(" ".join(job.cli_options).split()):
-                    self.skip(f"-J names {pluralize(len(named), 'node')}, and this case takes {needed}")
-                # Slurm refuses a list of more nodes than it is asked for.
-                job.options.append(f"--nodelist={','.join(named[:needed])}")
+                self.shorten_node_list(stated["--nodelist"], needed)
         # A run that Slurm repeats by itself would be two in one.
         if not names & {"--requeue", "--no-requeue"}:
             job.options.append("--no-requeue")
@@ -156,6 +152,13 @@ class Sampled(Selection):
             self.prerun_cmds = ["export SLURM_EXPORT_ENV=ALL", *self.prerun_cmds]
         # The profile of a login shell may have gone elsewhere.
         self.prerun_cmds = [f"cd {shlex.quote(self.stagedir)}", *self.prerun_cmds]
+
+    def shorten_node_list(self, stated, needed):
+        """Name the first nodes of a list: Slurm refuses more than it is asked for. A user's list stays."""
+        named, job = slurm.expand_nodes(stated), self.job
+        if len(named) != needed and "--nodelist" in parse_options(" ".join(job.cli_options).split()):
+            self.skip(f"-J names {pluralize(len(named), 'node')}, and this case takes {needed}")
+        job.options.append(f"--nodelist={','.join(named[:needed])}")
 
     def rooms(self):
         """Return the directories in which the program ran: one, unless it is repeated."""
@@ -261,9 +264,8 @@ class Sampled(Selection):
         stated = processor.num_cpus
         for name, node in noted.nodes.items():
             online = notes.parse_cpu_list(node.begin.get("cpus_online", ""))
-            counts_cores = processor.num_cpus_per_core == 1 and name in noted.cores
-            cores = len(set(noted.cores[name].values())) if counts_cores else None
-            if stated not in (len(online), cores):
+            cores = len(set(noted.cores.get(name, {}).values()))
+            if stated not in ({len(online), cores} if processor.num_cpus_per_core == 1 else {len(online)}):
                 raise notes.NotesError(
                     f"node {name} has {len(online)} CPUs online, the system file says "
                     f"processor.num_cpus = {stated}"

@@ -280,10 +280,9 @@ def _describe_errors(same_build: Sequence[Result]) -> str:
         f"{len(few)} more sessions had {MAX_PAIRS_OF_TWO_BOOTS} pairs at most: only slow runs could make "
         f"these OVER, and made {sum(map(_is_over, few))} of them so; they have no bound. The bound is exact "
         "and one-sided at 95 % (Clopper and Pearson); to bound the rate at 1 % takes 299 sessions without a "
-        "false OVER. "
-        "The metrics of a session are not independent, and have no bound. Load is that of the machine in "
-        "the last five minutes of a session. Machines are told apart by their kernels, and two may be one "
-        f"before and after an update: {'; '.join(sorted(machines))}."
+        "false OVER. The metrics of a session are not independent, and have no bound. Load is that of the "
+        "machine in the last five minutes of a session. Machines are told apart by their kernels, and two "
+        f"may be one before and after an update: {'; '.join(sorted(machines))}."
     )
 
 

@@ -44,11 +44,12 @@ def command(
         file = paths.site() / NOTIFY
         raise UsageError(f"{file}: does not exist; write it, it names the channels (docs/nights.md)")
     # The id of a session that cannot be read still tells its system.
-    of_systems = [
+    found = [
         (session.system if isinstance(session, Summary) else system_of(directory.name), session)
         for directory, session in summaries(paths.sessions())
     ]
-    sessions = [session for name, session in of_systems if system in ("", name)]
+    of_systems = [(name, session) for name, session in found if system in ("", name)]
+    sessions = [session for _, session in of_systems]
     readable = select_sessions(sessions, system)
     expected = settings.expected if settings else None
     codes = []
@@ -59,7 +60,7 @@ def command(
     for session in sessions:
         if isinstance(session, VirtqualError):
             console.print(Text(f"left out: {session}", style="yellow"), soft_wrap=True)
-    newest = dict(reversed([(name, session) for name, session in of_systems if system in ("", name)]))
+    newest = dict(reversed(of_systems))
     if any(isinstance(session, VirtqualError) for session in newest.values()):
         # It may have any outcome.
         codes.append(UNDECIDED_CODE)

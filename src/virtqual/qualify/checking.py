@@ -98,17 +98,17 @@ def _judge_again(session: Session, basis: Basis, directory: Path, checked: Check
     if why:
         checked.notes.append(f"{name}: changes since session {session.against}, {why}, are not judged again")
     is_by_others = basis.provenance != provenance()
+    # What a site or this code has changed since is no fault of the record.
+    is_excused = is_by_others and not is_from_elsewhere(directory)
     try:
         draw_conclusion(again, earlier, directory)
     except Exception as error:
-        # A metric or a class that a site has removed since is no fault of the record.
-        checked.is_judged_otherwise = is_by_others and not is_from_elsewhere(directory)
+        checked.is_judged_otherwise = is_excused
         sentence = f"{name}: its runs cannot be judged again: {error}"
-        (checked.notes if checked.is_judged_otherwise else checked.problems).append(sentence)
+        (checked.notes if is_excused else checked.problems).append(sentence)
         return
     answers = list(_compare_answers(session, again, with_changes=not why))
-    if is_by_others and not is_from_elsewhere(directory):
-        # A budget that was changed since is no fault of the record.
+    if is_excused:
         checked.notes.extend(answers)
         checked.is_judged_otherwise = bool(answers)
     else:

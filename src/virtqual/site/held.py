@@ -60,16 +60,16 @@ def rotate(rotated: Nodes, of: int, nodes: int) -> Rotation:
     return Rotation(count_places(rotated, nodes), max(of // nodes, 1) if rotated else 1)
 
 
-def list_step_options(jobs: Mapping[str, str], partition: str) -> list[str]:
-    """Return the options by which `srun` starts a step in a partition's component of an allocation.
-
-    Examples
-    --------
-    >>> list_step_options({"bare": "7", "vm": "8"}, "vm")
-    ['--jobid=7', '--het-group=1']
-    """
-    # Slurm finds the others by the id of the first.
-    return [f"--jobid={next(iter(jobs.values()))}", f"--het-group={list(jobs).index(partition)}"]
+def list_step_options(jobs: Mapping[str, str], partition: Partition) -> list[str]:
+    """Return the options by which `srun` starts a step in a partition's component of an allocation."""
+    # A step does not take the distribution over from its job.
+    distribution = partition.job_options.get("--distribution")
+    return [
+        # Slurm finds the others by the id of the first.
+        f"--jobid={next(iter(jobs.values()))}",
+        f"--het-group={list(jobs).index(partition.name)}",
+        *([f"--distribution={distribution}"] if distribution else []),
+    ]
 
 
 class SessionNodes(BaseModel, frozen=True):
@@ -114,15 +114,10 @@ class SessionNodes(BaseModel, frozen=True):
         """Return the keys of a partition's configuration that a held allocation changes."""
         if partition.name not in self.jobs:
             return {}
-        # A step does not take it over from its job.
-        distribution = partition.job_options.get("--distribution")
         return {
             "scheduler": STEP,
             "launcher": STEP,
-            "access": [
-                *list_step_options(self.jobs, partition.name),
-                *([f"--distribution={distribution}"] if distribution else []),
-            ],
+            "access": list_step_options(self.jobs, partition),
             "max_jobs": MAX_WAITING_CASES,
         }
 

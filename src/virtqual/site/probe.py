@@ -48,7 +48,7 @@ def probe_node(
     cpus = min(system.partition(name).processor["num_cpus"] for name in SIDES)
     place: Sequence[str] = partition.access
     if allocation:
-        place = [*held.list_step_options(allocation, partition.name), "--overlap"]
+        place = [*held.list_step_options(allocation, partition), "--overlap"]
     interval = choose_glance_interval(system)
     identity = readers.read(gather_from_node(partition.name, place, wait, cpus=cpus, interval=interval))
     return identity.on(system.virtual_extras.read_host()) if side == "virtual" else identity

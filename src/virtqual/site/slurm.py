@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import execute
 from virtqual.files.wording import suggest
-from virtqual.site.options import parse_minutes, parse_options
+from virtqual.site.options import parse_minutes
 from virtqual.site.systems import Partition
 
 #: Variables of a job that say where the cluster is.
@@ -209,22 +209,21 @@ def allocate(partitions: Sequence[tuple[Partition, Sequence[str]]], session: str
     script = _ALLOCATION_SCRIPT.format(minutes=_ABANDONED_MINUTES, seconds=60)
     command = ["sbatch", "--parsable", f"--job-name=virtqual-{session}", f"--wrap={script}"]
     for number, (partition, nodes) in enumerate(partitions):
-        access = partition.extras.session_access
         command += [
             *([":"] if number else []),
-            *access,
+            *partition.extras.session_access,
             *(f"--nodes={len(nodes)}", "--exclusive", "--mem=0"),
             # Slurm refuses a list of more nodes than it is asked for.
-            *([f"--nodelist={','.join(nodes)}"] if "--nodelist" in parse_options(access) else []),
+            *([f"--nodelist={','.join(nodes)}"] if "--nodelist" in partition.job_options else []),
             # The other nodes stay if one dies, and no second job is asked for.
             *("--no-kill", "--no-requeue", "--output=/dev/null", "--error=/dev/null"),
         ]
     try:
         output = _ask(command, _ORDER_TIMEOUT_S)
     except SilentError as error:
-        stated = " : ".join(" ".join(partition.extras.session_access) for partition, _ in partitions)
+        access = " : ".join(" ".join(partition.extras.session_access) for partition, _ in partitions)
         raise InfrastructureError(
-            f"{error} (asked for the nodes of both partitions with extras.session_access: {stated})"
+            f"{error} (asked for the nodes of both partitions with extras.session_access: {access})"
         ) from error
     # A site's own sbatch may print notices first.
     if match := re.search(r"^(\d+)(;.*)?$", output.strip(), re.MULTILINE):

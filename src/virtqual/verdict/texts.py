@@ -11,6 +11,7 @@ import numpy as np
 from virtqual.files.wording import mask_numbers, pluralize
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.case import Case
+from virtqual.verdict.estimate import Floats
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.notation import describe_slowdown, format_percent, format_value, sign_of
 from virtqual.verdict.outcome import Outcome
@@ -74,12 +75,17 @@ def range_text(judged: Interval, points: Sequence[float], metric: Metric) -> str
 
 def margin_note(case: Case, answer: RuleAnswer) -> str:
     """Return the margin that was used, of sizes the widest, if it is wider than the stated one."""
-    limit, stated, _ = case.limits
-    if case.baseline is None or not np.any(answer.margin > stated + 1e-9):
+    if case.baseline is None or not np.any(answer.margin > case.limits[1] + 1e-9):
         return ""
-    sign = sign_of(case.series.metric.better)
-    widest = np.max(sign * (np.exp(sign * (limit + answer.margin)) - np.exp(sign * limit)))
+    widest = np.max(_share_of_native(case, answer.margin))
     return f", here {format_percent(round(widest, 3))} against {len(case.baseline.valid)} earlier pairs"
+
+
+def _share_of_native(case: Case, distance: Floats) -> Floats:
+    """Return distances above the budget, in log units, as fractions of the native value, for each size."""
+    sign, limit = sign_of(case.series.metric.better), case.limits[0]
+    share: Floats = sign * (np.exp(sign * (limit + distance)) - np.exp(sign * limit))
+    return share
 
 
 def too_few(pairs: int, needed: int) -> str:
@@ -147,12 +153,7 @@ def _noise_text(case: Case, answer: RuleAnswer) -> str:
     series, reach, margin = case.series, answer.reach, answer.margin
     worst = int(np.argmax(reach / margin))
     size = f" at {format_value(series.points[worst])} {series.metric.axis_unit}" if series.points else ""
-    sign, limit = sign_of(series.metric.better), case.limits[0][worst]
-    # Both are distances above the budget, as percentages of the native value.
-    reached, allowed = (
-        abs(math.exp(sign * (limit + distance[worst])) - math.exp(sign * limit))
-        for distance in (reach, margin)
-    )
+    reached, allowed = (_share_of_native(case, distance)[worst] for distance in (reach, margin))
     wide = f"{reached:.1%}{size}, the margin is {allowed:.1%}"
     if case.baseline is not None:
         return (

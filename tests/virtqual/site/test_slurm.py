@@ -11,7 +11,7 @@ import pytest
 
 from made_programs import write_program
 from virtqual.errors import InfrastructureError
-from virtqual.site import slurm
+from virtqual.site import held, slurm
 from virtqual.site.options import parse_options
 from virtqual.site.systems import Partition
 
@@ -88,6 +88,16 @@ def test_an_allocation_names_no_more_nodes_than_it_asks_for(commands):
     (asked,) = re.findall(r"--partition=vm .*", commands.asked())
     assert parse_options(asked.split())["--nodes"] == "2"
     assert parse_options(asked.split())["--nodelist"] == "vm1,vm3"
+
+
+def test_steps_of_runs_and_of_the_probe_have_the_distribution_that_the_session_asks_for():
+    """A step does not take it over from its job."""
+    for options in ([], ["-m", "block:block"]):
+        stated = partition(session=["--partition=long", *options]).model_copy(update={"name": "vm"})
+        assert held.list_step_options({"bare": "7", "vm": "8"}, stated) == [
+            *("--jobid=7", "--het-group=1"),
+            *(["--distribution=block:block"] if options else []),
+        ]
 
 
 def test_the_components_of_a_job_have_ids_of_their_own(commands):

@@ -2,11 +2,12 @@
  *
  *     fixed_work STEPS PIECES
  *
- * One thread on each core that the process may use (on its first CPU) times PIECES pieces of STEPS steps each (fixed
- * work quanta: Sottile and Minnich, Cluster 2004).  A piece that takes longer than the fastest one was interrupted: by the
- * kernel, by another process, or by the host of a virtual machine.  One line of output for each CPU: its number, the
- * least, mean and largest time of a piece in us; then the times of all CPUs together that one piece in 1, 2, 5, 10,
- * 20, 50 ... exceeds or equals.  The last line has a checksum of the lines before it (FNV-1a, 32 bits).
+ * One thread on each core that the process may use, on its first CPU, times PIECES pieces of STEPS steps each
+ * (fixed work quanta: Sottile and Minnich, Cluster 2004).  A piece that takes longer than the fastest one was
+ * interrupted: by the kernel, by another process, or by the host of a virtual machine.  One line of output for each
+ * CPU: its number, the least, mean and largest time of a piece in us; then the times of all CPUs together that one
+ * piece in 1, 2, 5, 10, 20, 50 ... exceeds or equals.  The last line has a checksum of the lines before it (FNV-1a,
+ * 32 bits).
  *
  * Copyright the virtqual authors.  SPDX-License-Identifier: BSD-3-Clause
  */
