@@ -185,7 +185,9 @@ def _add_budgets(file: DataFile[_BudgetsFile], references: References) -> None:
                 if term.contradicts(earlier):
                     place = file.document.where((SECTIONS[gate], earlier_index))
                     file.report(key, f"contradicts the budget at {place}: both hold for the same results.")
-        references.terms[name, gate] = [*terms, *references.terms.get((name, gate), ())]
+        # Within one file: a site's budget without sizes comes before the project's with sizes.
+        by_sizes = sorted(terms, key=lambda term: term.sizes is None)
+        references.terms[name, gate] = [*by_sizes, *references.terms.get((name, gate), ())]
     own_gate = references.classes[name].gate
     if not references.terms[name, own_gate]:
         message = f"the gate of {name!r} is {own_gate}, but `{SECTIONS[own_gate]}` is empty."

@@ -129,23 +129,18 @@ class Term(Target):
         """Smallest and largest size."""
         return (-math.inf, math.inf) if self.sizes is None else (self.sizes.low, self.sizes.high)
 
-    @property
-    def rank(self) -> tuple[bool, ...]:
-        """Sort key as of `Target`, then entries with sizes before entries without."""
-        return *super().rank, self.sizes is None
-
     def covers(self, point: float) -> bool:
         """Return whether a size lies in its range."""
         low, high = self.bounds
         return low <= point <= high
 
     def contradicts(self, term: Term) -> bool:
-        """Return whether both have the same rank and hold for the same results."""
+        """Return whether both hold for the same results, both at sizes that they name or both at all."""
         has_same_target = (self.metric, self.setting) == (term.metric, term.setting) and (
             self.metric is not None or not set(self.family).isdisjoint(term.family)
         )
         overlaps = self.bounds[0] <= term.bounds[1] and term.bounds[0] <= self.bounds[1]
-        return has_same_target and self.rank == term.rank and overlaps
+        return has_same_target and (self.sizes is None) == (term.sizes is None) and overlaps
 
     def fraction(self, native: float) -> float:
         """Return the budget as a fraction of a native value."""

@@ -462,6 +462,18 @@ def site(tmp_path):
     return lambda **files: write_files(tmp_path / "site", files)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "found"), [("", ["site", "site"]), ("sizes: {from: 0, to: 8}, ", ["site", "project"])]
+)
+def test_a_budget_of_the_site_counts_before_the_projects_for_some_sizes(tree, site, sizes, found):
+    entry = "  - {{metric: delay, {}relative: 0.3, margin: 0.1, reason: {{policy: {}}}}}\n"
+    project = BUDGETS + entry.format("sizes: {from: 4, to: 16}, ", "project")
+    named = "schema: virtqual-budgets/1\nclass: good\nbudgets:\n" + entry.format(sizes, "site")
+    references = load_references(tree(**{"budgets/good.yaml": project}), site(**{"budgets/mine.yaml": named}))
+    budget = references.budget(Series(references.metrics["delay"], "x", points=(4.0, 16.0)), "good")
+    assert [budget.term(size).reason.policy for size in (4.0, 16.0)] == found
+
+
 def test_an_entry_of_the_site_replaces_the_projects_about_the_same_and_all_others_hold(tree, site):
     hosts = dedent(SITE["systems/here/hosts.yaml"]).replace("[b]", "[c]")
     references = load_references(tree(**{"systems/here/hosts.yaml": hosts}), site(**SITE))
