@@ -14,6 +14,13 @@ def _end(*_: object) -> None:
     os._exit(130)
 
 
+def _report_broken_installation(*error: Any) -> None:
+    """Exit as infrastructure does: Python's own exit code would say OVER."""
+    sys.__excepthook__(*error)
+    sys.stderr.flush()
+    os._exit(5)
+
+
 def _handle_signals(handler: Any) -> None:
     """Set the handler of the signals that end a command: a scheduler's time limit is like a Ctrl-C.
 
@@ -27,6 +34,7 @@ def _handle_signals(handler: Any) -> None:
 
 # Until all modules of a command are imported.
 _handle_signals(_end)
+sys.excepthook = _report_broken_installation
 
 # ruff: noqa: E402
 from importlib import import_module, metadata

@@ -1,5 +1,7 @@
 import ast
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -31,6 +33,19 @@ def read_lock(name):
 def test_each_command_prints_its_version(name, app):
     done = CliRunner().invoke(app, ["--version"])
     assert (done.exit_code, done.output) == (0, f"{name} {virtqual.__version__}\n")
+
+
+def test_a_broken_installation_says_nothing_about_a_build(tmp_path):
+    """Python's own exit code is 1, which is that of OVER."""
+    (tmp_path / "typer.py").write_text("from packages import none")
+    done = subprocess.run(
+        [sys.executable, "-c", "import virtqual.cli"],
+        env={"PYTHONPATH": f"{tmp_path}:{ROOT / 'src'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "No module named 'packages'" in done.stderr) == (5, True)
 
 
 @pytest.mark.parametrize("group", ["inputs", "site", "stack", "system"])

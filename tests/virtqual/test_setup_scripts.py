@@ -14,7 +14,7 @@ from made_programs import write_program
 from virtqual import paths
 from virtqual.files.reading import compute_sha256
 
-TOOLS = ("bash", "sh", "cat", "cp", "dirname", "id", "mkdir", "sha256sum", "grep", "tail", "sed")
+TOOLS = ("bash", "sh", "cat", "cp", "dirname", "flock", "id", "mkdir", "sha256sum", "grep", "tail", "sed")
 # A Python of the machine, which makes an environment.
 PYTHON = """#!/bin/sh
 case "$*" in
@@ -110,6 +110,27 @@ def test_a_changed_lock_is_installed(run, checkout):
         (checkout / "pip-arguments").unlink(missing_ok=True)
         run("venv", code=0, FAKE_PIP="0")
         assert (checkout / "pip-arguments").exists() is installs
+
+
+def test_two_installations_at_once_are_one(run, checkout):
+    """A slow pip fails if it runs twice at a time, and the second call finds nothing left to install."""
+    pip = '#!/bin/sh\nmkdir installing || exit 1\nsleep 0.3\nrmdir installing\necho "$*" >> pip-arguments\n'
+    write_program(checkout / ".venv/bin/python", pip)
+    write_program(checkout / ".venv/bin/virtqual", "")
+    both = [subprocess.Popen(["bash", "ci/venv"], cwd=checkout) for _ in range(2)]
+    assert [process.wait(timeout=60) for process in both] == [0, 0]
+    assert len((checkout / "pip-arguments").read_text().splitlines()) == 2
+
+
+def test_the_checkout_that_was_activated_last_runs_with_its_own_packages(checkout, tmp_path):
+    other = shutil.copytree(checkout, tmp_path / "other")
+    for root in (checkout, other):
+        write_program(root / ".venv/bin/virtqual", "")
+    line = f". {checkout}/ci/activate; . {other}/ci/activate; cd {checkout.parent}; . checkout/ci/activate"
+    line += '; command -v virtqual; echo "$VIRTQUAL_ROOT${PYTHONPATH-}"'
+    env = {**os.environ, "PYTHONPATH": "/module", "CDPATH": f"{other.parent}:/"}
+    done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-2:] == [str(checkout / ".venv/bin/virtqual"), str(checkout)]
 
 
 def test_a_python_that_this_machine_lacks_is_named(run, checkout):

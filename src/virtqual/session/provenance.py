@@ -22,6 +22,8 @@ def provenance() -> Provenance:
     systems = find_system_files()
     reviewed = (paths.references(), paths.site_references())
     packages = sorted(f"{package.name}=={package.version}" for package in distributions())
+    # A checkout may be changed without a new version, and git may not answer for it.
+    packages.append(_digest(Path(virtqual.__file__).parent.rglob("*.py")))
     return Provenance(
         version=virtqual.__version__,
         commit=_ask_git("rev-parse", "--verify", "HEAD"),
@@ -33,9 +35,11 @@ def provenance() -> Provenance:
 
 
 def _ask_git(*arguments: str) -> str:
-    """Return git's answer about the checkout; empty if there is none."""
+    """Return git's answer about the checkout, whoever owns it; empty if there is none."""
+    root = str(paths.root())
+    command = ["git", "-c", f"safe.directory={root}", "-C", root, *arguments]
     try:
-        return execute.run(["git", "-C", str(paths.root()), *arguments], seconds=30).stdout.strip()
+        return execute.run(command, seconds=30).stdout.strip()
     except InfrastructureError:
         return ""
 

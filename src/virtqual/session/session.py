@@ -107,7 +107,7 @@ class Provenance(BaseModel, extra="forbid", frozen=True):
     references: str
     #: SHA-256 of the system file and of the site's own checks.
     site: str
-    #: SHA-256 of the names and versions of all installed Python packages.
+    #: SHA-256 of the names and versions of all installed Python packages, and of virtqual's own code.
     packages: str
 
 

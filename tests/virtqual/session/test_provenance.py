@@ -82,6 +82,20 @@ def test_a_commit_is_another_provenance_and_a_place_of_the_files_is_none(place, 
     assert find_differences(before, read()) == {"commit", "site"}
 
 
+def test_a_checkout_of_another_user_names_its_commit(place, monkeypatch):
+    before = read()
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    (place / "root/references/README.md").write_text("changed", encoding="utf-8")
+    assert find_differences(before, read()) == {"modified"}
+
+
+def test_other_code_is_another_provenance_without_git(place, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    before = read()
+    monkeypatch.setattr(module.virtqual, "__file__", str(place / "root/virtqual/__init__.py"))
+    assert find_differences(before, read()) == {"packages"}
+
+
 @pytest.mark.parametrize("lacking", ["git", "repository", "commit"])
 def test_without_a_commit_there_is_none(place, monkeypatch, lacking):
     if lacking == "git":
