@@ -103,11 +103,27 @@ def test_the_store_lies_in_the_site_directory(ask, tmp_path, named):
     shutil.copytree(ROOT / "site.example", place)
     env = {"VIRTQUAL_SITE": str(place)} if named else {}
     scopes = ask("config", "scopes", "-pv", env=env)
-    assert re.findall(r"^site .* active +(\S+)$", scopes, re.MULTILINE) == [f"{place}/spack/"], scopes
+    assert re.findall(r"^virtqual-site .* active +(\S+)$", scopes, re.MULTILINE) == [f"{place}/spack/"], (
+        scopes
+    )
     program = "import spack.store; print(spack.store.STORE.root)"
     assert ask("python", "-c", program, env=env).strip() == f"{place}/stacks/spack/store"
-    ask("config", "--scope", "site", "add", "config:build_jobs:3", env=env)
+    ask("config", "--scope", "virtqual-site", "add", "config:build_jobs:3", env=env)
     assert "build_jobs: 3" in (place / "spack/config.yaml").read_text(encoding="utf-8")
+
+
+def test_a_site_directory_that_is_not_there_is_no_place_to_write_to(ask):
+    """Spack has a scope of its own called `site`, which does not count here."""
+    ask("config", "--scope", "virtqual-site", "add", "config:build_jobs:3", code=2)
+
+
+def test_a_bootstrap_mirror_is_a_choice_of_the_site(ask, tmp_path):
+    (tmp_path / "site/spack").mkdir(parents=True)
+    for kind in ("binaries", "sources"):
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / "metadata.yaml").write_text("type: buildcache\ninfo: {url: none}\n")
+    ask("bootstrap", "add", "--trust", "ours", str(tmp_path / "binaries"))
+    assert "ours" in (tmp_path / "site/spack/bootstrap.yaml").read_text(encoding="utf-8")
 
 
 def test_no_other_configuration_counts(ask, tmp_path):

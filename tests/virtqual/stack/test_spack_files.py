@@ -1,9 +1,11 @@
 """The project's own files for Spack: `spack.yaml`, its lock and its configuration."""
 
 import ast
+import hashlib
 import json
 from pathlib import Path
 
+import pytest
 from ruamel.yaml import YAML
 
 from virtqual.stack.manifest import load_recipe
@@ -43,6 +45,18 @@ def test_the_lock_is_of_these_specs_and_holds_nothing_of_one_machine():
     packages = lock["concrete_specs"].values()
     assert {package["arch"]["target"] for package in packages} == {"x86_64_v3"}
     assert {package["external"]["path"] for package in packages if "external" in package} == {"/usr"}
+
+
+@pytest.mark.parametrize("package", ["virtqual_events", "virtqual_programs"])
+def test_other_sources_are_another_package(package):
+    """After a change write the sum into the recipe, and make the lock anew."""
+    directory = ROOT / "config/repo/spack_repo/virtqual/packages" / package
+    files = sorted(
+        file for file in directory.rglob("*") if file.is_file() and file.suffix not in (".py", ".pyc")
+    )
+    content = b"".join(file.relative_to(directory).as_posix().encode() + file.read_bytes() for file in files)
+    recipe = (directory / "package.py").read_text(encoding="utf-8")
+    assert f'sources_sha256 = "{hashlib.sha256(content).hexdigest()}"' in recipe
 
 
 def test_every_check_is_listed_under_its_feature():

@@ -22,4 +22,5 @@ class Perftest(AutotoolsPackage):
 
     depends_on("c", type="build")
     depends_on("rdma-core")
-    depends_on("pciutils")
+    # Without it the package has neither library nor header.
+    depends_on("pciutils+shared")
