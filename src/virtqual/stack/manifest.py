@@ -105,9 +105,15 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
 
     @property
     def hash(self) -> str:
-        """Identity of the stack: equal if every program, library and data file is equal."""
+        """Identity of the stack: equal if programs, libraries and data are, and are started alike.
+
+        It is the same at another place: variables that name files are left out.
+        """
         parts = sorted(
-            (p.name, p.version, p.sha256, sorted(p.libraries.values()), sorted(p.sums.items()))
+            (
+                *(p.name, p.version, p.sha256, sorted(p.libraries.values()), sorted(p.sums.items())),
+                *(p.launch, sorted(item for item in p.env.items() if "/" not in item[1])),
+            )
             for p in self.programs
         )
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

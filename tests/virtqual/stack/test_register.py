@@ -52,6 +52,24 @@ def test_libraries_of_other_programs_than_the_first_are_noted(fake, environment,
     assert changed.hash != stack.model_copy(update={"programs": (osu,)}).hash
 
 
+@pytest.mark.parametrize(
+    ("how", "is_same"),
+    [
+        ({"launch": ("--mpi=pmi2",)}, False),
+        ({"env": {"OMP_NUM_THREADS": "2"}}, False),
+        ({"env": {"LD_LIBRARY_PATH": "/elsewhere/lib"}}, True),
+    ],
+)
+def test_a_stack_whose_programs_start_otherwise_is_another_one(fake, environment, tmp_path, how, is_same):
+    stack = register(environment, tmp_path / "stack")
+    osu = find_program(stack, "osu").model_copy(update={"launch": (), "env": {}})
+    both = [
+        stack.model_copy(update={"programs": (program,)}).hash
+        for program in (osu, osu.model_copy(update=how))
+    ]
+    assert (both[0] == both[1]) == is_same
+
+
 def test_the_target_says_which_instructions_are_needed(fake, environment, tmp_path, monkeypatch):
     monkeypatch.setattr(spack, "find_libraries", lambda *_: [Path("/bin/libopenblas.so.0")])
     monkeypatch.setattr(manifest, "compute_sha256", lambda _: "0" * 64)
