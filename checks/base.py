@@ -9,6 +9,7 @@ from pathlib import Path
 import reframe as rfm
 from reframe.core.exceptions import SanityError
 
+from virtqual.files import reading
 from virtqual.inputs import declarations, fetched
 from virtqual.job import notes
 from virtqual.programs.text import OutputError
@@ -24,6 +25,8 @@ from .sampled import Sampled
 # Slurm counts hardware threads as CPUs: without this option two ranks may share a core, and N CPUs may be
 # N/2 cores.
 ONE_THREAD = "--threads-per-core=1"
+#: A library may warn at every message; programs print less than 1 MiB.
+MAX_OUTPUT_BYTES = 64 * 2**20
 
 
 class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
@@ -233,7 +236,11 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
         path = self.room / name
         if not path.is_file():
             raise OutputError(self.program["name"], f"the file {name} was not written")
-        return path.read_text(errors="replace", encoding="utf-8")
+        try:
+            return reading.read_bytes(path, MAX_OUTPUT_BYTES).decode("utf-8", "replace")
+        except OSError as error:
+            why = f"the file {name} cannot be read: {error.strerror}"
+            raise OutputError(self.program["name"], why) from None
 
     def output(self):
         """Return the program's standard output."""

@@ -3,6 +3,7 @@
 A site's file calls `judge`; docs/add-a-benchmark.md begins with it.
 """
 
+import math
 import re
 import shlex
 import sys
@@ -17,9 +18,10 @@ from reframe.core.exceptions import SanityError
 from reframe.core.meta import make_test
 from reframe.utility import import_module_from_file
 
-from virtqual.files.wording import describe_first_mistake
+from virtqual.files.wording import describe_first_mistake, pluralize
 from virtqual.references import project_metrics
 from virtqual.runs import Declared, Result
+from virtqual.site import held
 from virtqual.verdict.pairs import SIDES
 
 from . import counts
@@ -42,7 +44,9 @@ class Foreign(Sampled):
     #: The check's own ``valid_systems`` and ``valid_prog_environs``.
     own_systems = own_environments = ()
     #: It asks nothing of a stack.
-    feature, nodes = "", 1
+    feature = ""
+    #: Nodes that its tasks are spread over.
+    nodes = 1
 
     @classmethod
     def environments(cls):
@@ -57,7 +61,9 @@ class Foreign(Sampled):
 
     @classmethod
     def explain_unfit(cls, case):
-        """Return why no partition or stack fits what it asks for."""
+        """Return why no partition or stack fits what it asks for, or too few nodes."""
+        if cls.nodes > counts.nodes():
+            return f"needs {cls.nodes} nodes on each side"
         for side in SIDES:
             fitting = rt.valid_sysenv_comb(cls.systems(side), cls.environments())
             if counts.find_partition(side) and not any(fitting.values()):
@@ -78,10 +84,27 @@ class Foreign(Sampled):
         # An environment of the site's own is no stack, and has no hash of one.
         self.current_environ.extras.setdefault("stack_hash", "none")
 
+    def settle_tasks(self):
+        """Spread its tasks over its nodes, unless it does so itself; refuse what would be lost."""
+        self.num_tasks = 1 if self.num_tasks is None else self.num_tasks
+        if self.num_tasks < 1:
+            raise SanityError(
+                "its number of tasks is that of the free nodes: state one, the same on both sides"
+            )
+        self.num_tasks_per_node = self.num_tasks_per_node or math.ceil(self.num_tasks / self.nodes)
+        taken = math.ceil(self.num_tasks / self.num_tasks_per_node)
+        if taken != self.nodes:
+            raise SanityError(f"its tasks take {pluralize(taken, 'node')}: judge(..., nodes={taken}) says so")
+        options = [option for option in self.job.options if not option.startswith("--nodelist=")]
+        if held.read().jobs and options:
+            raise SanityError(
+                f"{' '.join(options)}: a step of the session's job takes no options of a job; state them "
+                "for all checks in extras.session_access of both partitions"
+            )
+
     @run_before("run")
     def note_around_program(self):
         """Put the notes around its program, which hooks of the check may have renamed until now."""
-        self.num_tasks = 1 if self.num_tasks is None else self.num_tasks
         program = shlex.split(self.executable)[0]
         # The shell finds it, after the check's modules were loaded.
         self.note_around(f'"$(command -v {program} || echo {program})"')
@@ -156,6 +179,7 @@ def judge(
     systems=None,
     environments=None,
     name="",
+    nodes=1,
     tags=("quick", "full"),
 ):
     """Make a paired, judged check of one that knows nothing of virtqual, and return it.
@@ -178,6 +202,8 @@ def judge(
         ``valid_prog_environs``; ``["*"]`` for any.
     name
         Name of the new check; the old check's if empty.  The verdict is ``NAME_overhead``.
+    nodes
+        Number of nodes that its tasks take.
     tags
         To add: of the scope, and by topic.
 
@@ -195,6 +221,7 @@ def judge(
         "descr": get_class_value(check, "descr", "") or name,
         "judged_metrics": _find_metrics(name, better or {}, budget, margin, metrics or {}),
         "stated_units": units or {},
+        "nodes": nodes,
         "own_systems": tuple(systems or get_class_value(check, "valid_systems", ["*"])),
         "own_environments": tuple(environments or get_class_value(check, "valid_prog_environs", ["*"])),
         "tags": set(get_class_value(check, "tags", ())) | set(tags),

@@ -53,7 +53,8 @@ class Profiled(rfm.RegressionTestPlugin):
 
     def is_profiled(self):
         """Return whether this run is followed by the profiled ones."""
-        return self.slot.pair == order.parse_pairs()[0] and not self.warm_up
+        first = (order.parse_pairs()[0], 0)
+        return self.rotation.divided(self.slot.pair) == first and not self.warm_up
 
     def plan_profiles(self):
         """Add both runs after the timed one, in directories that are made before it leaves its outputs."""

@@ -126,12 +126,16 @@ class Sampled(Selection):
             Path(shutil.copy(JOB_FILES / name, self.stagedir)).chmod(0o755)
         (Path(self.stagedir) / "gather.sh").write_text(gather.script(), encoding="utf-8")
 
+    def settle_tasks(self):
+        """Settle how many tasks there are on each node, which hooks of a check may have left open."""
+
     @run_before("run")
     def ask_for_whole_nodes(self):
         """Ask for all memory of the nodes, for no more nodes, and for no variable of the user's shell.
 
         Options that the user or the system file sets are kept.
         """
+        self.settle_tasks()
         job = self.job
         options = [*job.sched_access, *job.options, *job.cli_options]
         stated = parse_options(" ".join(options).split())
@@ -142,7 +146,7 @@ class Sampled(Selection):
             needed = math.ceil(self.num_tasks / self.num_tasks_per_node)
             job.options.append(f"--nodes={needed}")
             if "--nodelist" in stated and not self.named_nodes:
-                self.shorten_node_list(stated["--nodelist"], needed)
+                self.shorten_node_list(stated["--nodelist"], needed, stated.get("--exclude", ""))
         # A run that Slurm repeats by itself would be two in one.
         if not names & {"--requeue", "--no-requeue"}:
             job.options.append("--no-requeue")
@@ -153,9 +157,10 @@ class Sampled(Selection):
         # The profile of a login shell may have gone elsewhere.
         self.prerun_cmds = [f"cd {shlex.quote(self.stagedir)}", *self.prerun_cmds]
 
-    def shorten_node_list(self, stated, needed):
+    def shorten_node_list(self, stated, needed, excluded):
         """Name the first nodes of a list: Slurm refuses more than it is asked for. A user's list stays."""
-        named, job = slurm.expand_nodes(stated), self.job
+        left_out, job = set(slurm.expand_nodes(excluded)), self.job
+        named = [node for node in slurm.expand_nodes(stated) if node not in left_out]
         if len(named) != needed and "--nodelist" in parse_options(" ".join(job.cli_options).split()):
             self.skip(f"-J names {pluralize(len(named), 'node')}, and this case takes {needed}")
         job.options.append(f"--nodelist={','.join(named[:needed])}")

@@ -15,9 +15,9 @@ from . import counts
 class Scaling(rfm.RegressionTestPlugin):
     """A program run once for each number of processes, in one job; its rating over processes is the metric.
 
-    Goes before a :class:`~checks.base.Measurement`.  The subclass sets ``nodes`` to ``counts.nodes()``, puts
-    the commands of `spread` before its own run, and reads a run in `rating`.  The run on all processes is the
-    job's own; each of the others goes before it, in a directory of its own.
+    Goes before a :class:`~checks.base.Measurement`.  The subclass sets ``nodes`` to ``counts.nodes()``, the
+    most that it takes, puts the commands of `spread` before its own run, and reads a run in `rating`.  The
+    run on all processes is the job's own; each of the others goes before it, in a directory of its own.
     """
 
     #: The metric, a curve over processes.
@@ -32,6 +32,11 @@ class Scaling(rfm.RegressionTestPlugin):
     def rating(self, directory, text, processes):
         """Return runs a day of a finished run, or raise an error if it does not count."""
         raise NotImplementedError
+
+    def count_nodes(self):
+        """Return the nodes that the most processes take: 4 processes take 4 of 5 nodes."""
+        most = counts.processes(small="small" in counts.scales(), most=self.max_processes)[-1]
+        return math.ceil(most / math.ceil(most / counts.nodes()))
 
     def spread(self):
         """Place all processes; return the commands that run fewer, on as many nodes as there are for them."""

@@ -46,8 +46,8 @@ class Selection(Guarded, Measuring):
 
     @property
     def rotation(self):
-        """The places among which its runs rotate; a single one if its nodes are not known."""
-        return held.Rotation()
+        """The places, of as many nodes as it takes, among which its runs rotate."""
+        return held.read().rotation(self.nodes)
 
     @classmethod
     def environments(cls):
@@ -109,5 +109,9 @@ def find_slots(rotation=order.ONE_PLACE, case=""):
 
 def format_case(check, test):
     """Return the name of a measuring check with the parameters that a test has in common with it."""
-    names = sorted(set(check.raw_params) - {"sample"})
-    return " ".join([check.__name__, *(f"%{name}={getattr(test, name)}" for name in names)])
+    values = {
+        name: parameter.format(getattr(test, name))
+        for name, parameter in sorted(check.raw_params.items())
+        if name != "sample"
+    }
+    return " ".join([check.__name__, *(f"%{name}={value}" for name, value in values.items())])

@@ -89,6 +89,16 @@ def test_a_test_whose_dependency_is_not_there_stops_the_run(site):
         assert ("test needy depends on misspelt, which is not loaded" in outcome(done)) == (code == 1)
 
 
+def test_an_unpaired_test_may_have_attributes_of_any_name(site):
+    (site.path / "checks").mkdir()
+    own = "    case, nodes, sample, feature, slot = 1, 'all', 2, 3, 'left'\n    executable"
+    file = site.path / "checks/plain.py"
+    file.write_text(PLAIN_CHECK.replace("    executable", own), encoding="utf-8")
+    done = site.reframe(checks=str(file.parent), code=0)
+    assert "Ran 1/1" in done.stdout
+    assert "- plain\n" in site.run("reframe", "-c", str(file), "--system", "testsite", "-L").stdout
+
+
 @pytest.mark.parametrize(
     "ours",
     [

@@ -1,5 +1,6 @@
 """Checks that know nothing of virtqual, judged: docs/add-a-benchmark.md, run from the page."""
 
+import json
 import re
 import shutil
 
@@ -153,6 +154,8 @@ def test_a_mistake_in_the_ten_lines_is_named(own, arguments, says):
     [
         ("    local = True\n", "it runs on this machine (local)"),
         ("    record = variable(str, value='')\n", "memory_test and the pairing both define record"),
+        ("    num_tasks = 0\n", "its number of tasks is that of the free nodes: state one"),
+        ("    num_tasks = 2\n    num_tasks_per_node = 1\n", "take 2 nodes: judge(..., nodes=2) says so"),
     ],
 )
 def test_what_cannot_be_paired_says_why(own, line, says):
@@ -162,6 +165,65 @@ def test_what_cannot_be_paired_says_why(own, line, says):
     by_metric(own, "memory_test.py:memory_test")
     done = reframe(own, "-n", "^memory_test%", VIRTQUAL_PAIRS="0:0", code=1)
     assert says in outcome(done)
+
+
+def hold_nodes(count):
+    """Return an environment in which a session holds so many nodes of each side."""
+    hosts = {f"host-{k}": [f"cloud-{k}"] for k in range(1, count + 1)}
+    extras = {"bare": {}, "cloud": {"nodes_of_hosts": hosts}}
+    held = {
+        f"FAKE_EXTRAS_{name}": json.dumps({"session_access": [f"--partition={name}"], **more})
+        for name, more in extras.items()
+    }
+    return {"FAKE_NODES": str(count), **held}
+
+
+def test_in_a_session_of_several_nodes_it_meets_each_of_them(own):
+    judged(own, TEN_LINES)
+    own.fault("nodes", "2")
+    own.qualify("-n", "^memory_test", code=0, **hold_nodes(2))
+    runs = own.session()["runs"]
+    where = {(run["pair"], run["side"]): run["nodes"][0] for run in runs}
+    pairs = {(where[pair, "native"], where[pair, "virtual"]) for pair in range(8)}
+    assert len(pairs) == 4
+    (verdict,) = own.session()["verdicts"]
+    assert verdict["outcome"] == "WITHIN"
+
+
+def test_its_tasks_are_spread_over_the_nodes_that_are_stated(own):
+    by_metric(own, "memory_test.py:memory_test", ", nodes=2")
+    own.fault("nodes", "2")
+    reframe(own, "-n", "^memory_test", VIRTQUAL_PAIRS="0:1", FAKE_NODES="1", code=1)
+    file = own.path / "apps/memory_test.py"
+    text = file.read_text(encoding="utf-8").replace("    executable", "    num_tasks = 2\n    executable")
+    file.write_text(text, encoding="utf-8")
+    own.qualify("-n", "^memory_test", **hold_nodes(2))
+    assert {tuple(run["nodes"]) for run in own.session()["runs"]} == {
+        ("bare-1", "bare-2"),
+        ("cloud-1", "cloud-2"),
+    }
+
+
+def test_options_of_a_job_that_a_step_would_lose_are_refused(own):
+    """ReFrame asks by them for GPUs, for instance."""
+    file = own.path / "apps/memory_test.py"
+    ask = "    @run_after('setup')\n    def ask(self):\n        self.job.options += ['--gres=gpu:1']\n\n"
+    text = file.read_text(encoding="utf-8").replace("    @sanity_function", ask + "    @sanity_function")
+    file.write_text(text, encoding="utf-8")
+    judged(own, TEN_LINES)
+    done = own.qualify("-n", "^memory_test", code=4, **hold_nodes(1))
+    assert "--gres=gpu:1: a step of the session's job takes no options" in own.words(done)
+    done = reframe(own, "-n", "^memory_test", VIRTQUAL_PAIRS="0:1", code=0)
+
+
+def test_a_parameter_is_named_as_the_check_formats_it(own):
+    """Later rounds select the case by this name."""
+    line = "    kind = parameter([('a', 1)], fmt=lambda value: value[0])\n    executable"
+    file = own.path / "apps/memory_test.py"
+    file.write_text(file.read_text("utf-8").replace("    executable", line), encoding="utf-8")
+    judged(own, TEN_LINES)
+    own.qualify("-n", "^memory_test", code=0)
+    assert {run["check"] for run in own.session()["runs"]} == {"memory_test %kind=a"}
 
 
 GPU_PAGE = (ROOT / "docs/gpu.md").read_text(encoding="utf-8")

@@ -161,6 +161,8 @@ def test_verdicts_are_left_out_by_their_tag_and_nothing_else_is(site):
         ("--reruns", "1"),
         ("--max-retries", "1"),
         ("--duration", "1m"),
+        ("--skip-sanity-check",),
+        ("--skip-performance-check",),
     ],
     ids=" ".join,
 )
@@ -169,6 +171,13 @@ def test_what_pairs_cannot_be_combined_with_is_refused_before_anything_runs(site
     sentence = re.search(r"ERROR: (.*) cannot be used with paired samples", outcome(done))
     assert sentence, outcome(done)
     assert option[0] in sentence[1]
+    assert not (site.path / "slurm/last").exists(), "a job was submitted"
+
+
+@pytest.mark.parametrize("option", ["--skip-system-check", "--skip-prgenv-check"])
+def test_no_sample_runs_on_the_other_side(site, option):
+    done = site.lammps(option, code=1)
+    assert "would run samples of a side on the other" in outcome(done)
     assert not (site.path / "slurm/last").exists(), "a job was submitted"
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from virtqual.session.seal import intact_lines, seal
+from virtqual.stack.manifest import Manifest, Program
 
 ON = ("qualify", "--system", "testsite", "-n", "lj")
 
@@ -38,15 +39,30 @@ def test_a_job_that_lost_its_node_ends_the_session(site, state, cause):
     assert site.session()["outcome"] == "BROKEN"
 
 
-def test_a_session_ends_once_three_checks_have_failed_on_a_side(site):
-    site.fault("fault.crash")
-    done = site.virtqual("qualify", "--system", "testsite", "-n", "lammps", "--full", code=5)
+def test_a_session_ends_once_three_programs_have_failed_on_a_side(site):
+    names = ("stress-ng", "pointer-chase", "fixed-work", "mpi-latency")
+    programs = (
+        Program.from_files(Path("/bin/true"), name=name, version="1", origin="the tests", features=(name,))
+        for name in names
+    )
+    (site.path / "site/stacks/more").mkdir()
+    Manifest(name="more", programs=tuple(programs)).write(site.path / "site/stacks/more")
+    site.fault("fault.launch")
+    done = site.qualify("--stack", "more", code=5)
     said = site.words(done)
-    assert "nothing is concluded: ReFrame gave up: no run has ended well on bare, and 3 checks failed" in said
-    assert "fail warm-up native lammps problem=lj: job exited with exit code 1: lmp: crashed" in said
+    assert (
+        "nothing is concluded: ReFrame gave up: no run has ended well on bare, and 3 programs failed" in said
+    )
+    assert "job exited with exit code 1: srun: error: no such option" in said
     assert f"`virtqual qualify --resume {site.directory().name}` goes on with it. " in said
-    # Of five.
-    assert len(site.session()["failures"]) == 3
+
+
+def test_a_program_whose_cases_all_fail_stops_no_other(site):
+    site.fault("fault.crash")
+    done = site.qualify("-n", "lammps", "--full", code=5)
+    said = site.words(done)
+    assert "fail warm-up native lammps problem=lj: job exited with exit code 1: lmp: crashed" in said
+    assert len(site.session()["failures"]) == 5
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from virtqual.errors import UsageError
 from virtqual.files import reading
 from virtqual.files.records import write_file
 from virtqual.files.wording import describe_first_mistake, suggest
-from virtqual.harness.kinds import VERDICT, Measuring
+from virtqual.harness.kinds import Judging, Measuring
 
 
 class Missing(NamedTuple):
@@ -111,18 +111,19 @@ def make_entries(checks: Iterable[Any]) -> tuple[Entry, ...]:
     for check in checks:
         if check.is_fixture():
             continue
-        name = getattr(check, "case", check.display_name)
-        is_verdict = VERDICT in check.tags
-        hashes[name]["verdict" if is_verdict else getattr(check, "sample", "test")] = check.hashcode
+        # A site's own test may have attributes of the same names.
+        is_verdict, is_paired = isinstance(check, Judging), isinstance(check, Measuring)
+        name = check.case if is_verdict or is_paired else check.display_name
+        hashes[name]["verdict" if is_verdict else check.sample if is_paired else "test"] = check.hashcode
         # One side may need more nodes than the other: several VMs of one host against one native node.
-        if is_verdict or (name in entries and getattr(check, "nodes", 1) >= entries[name].nodes):
+        if is_verdict or (is_paired and name in entries and check.nodes >= entries[name].nodes):
             continue
-        fields = ("feature", "nodes", "needs", "optional", "lacks", "run_seconds")
+        fields = ("feature", "nodes", "needs", "optional", "lacks", "run_seconds") if is_paired else ()
         entries[name] = Entry(
             name=name.replace(" %", " "),
             description=check.descr or name,
             tags=tuple(sorted(check.tags)),
-            paired=isinstance(check, Measuring),
+            paired=is_paired,
             **{field: getattr(check, field) for field in fields if hasattr(check, field)},
         )
     return tuple(entry.model_copy(update={"hashes": hashes[name]}) for name, entry in entries.items())

@@ -47,7 +47,7 @@ from reframe.frontend.executors import Runner
 from reframe.frontend.loader import RegressionCheckLoader, RegressionCheckValidator
 
 from virtqual.harness import catalogue
-from virtqual.harness.kinds import PIPELINE, judges, measures
+from virtqual.harness.kinds import PIPELINE, Measuring, judges, measures
 from virtqual.harness.process import PARENT_VARIABLE
 from virtqual.harness.progress import ErrorEvent, send
 from virtqual.site.configuration import ABSENT_PARTITION
@@ -106,10 +106,10 @@ def _guard_run(runall: Wrapped, run_session: RunSession) -> Wrapped:
             message = f"{reason.rstrip('.')} (-L lists what there is)"
             send(ErrorEvent(cause="selection", message=message))
             _end(message)
-        if option := _find_repeating_option(runner, testcases):
+        if option := _find_refused_option(runner, testcases):
             _end(
-                f"{option} cannot be used with paired samples, which run once, in turn: "
-                "VIRTQUAL_PAIRS=6 takes six pairs, `virtqual qualify` as many as are needed"
+                f"{option} cannot be used with paired samples, which run once, in turn, and count only if "
+                "they are right: VIRTQUAL_PAIRS=6 takes six pairs, `virtqual qualify` as many as are needed"
             )
         restored = restored_cases or []
         # The runs of a pair follow each other, so that they see the same machine.  ReFrame goes through all
@@ -161,8 +161,8 @@ def _refuse_absent_system() -> None:
         _end(f"system {system.name!r} cannot be used: {system.descr}")
 
 
-def _find_repeating_option(runner: Any, testcases: list[Any]) -> str | None:
-    """Return the option by which paired tests would run again, or on nodes of its choice."""
+def _find_refused_option(runner: Any, testcases: list[Any]) -> str | None:
+    """Return the option by which paired tests would run again, on nodes of its choice, or unchecked."""
     checks = [case.check for case in testcases if measures(case)]
     if not checks:
         return None
@@ -170,6 +170,8 @@ def _find_repeating_option(runner: Any, testcases: list[Any]) -> str | None:
         "--reruns": runner._num_reruns,
         "--max-retries": runner._max_retries,
         "--duration": runner._timeout,
+        "--skip-sanity-check": runner.policy.skip_sanity_check,
+        "--skip-performance-check": runner.policy.skip_performance_check,
         # These options add parameters of their own, and lose dependencies on the way.
         "--repeat, --distribute or -P": any(
             name.startswith(".") for check in checks for name in type(check).raw_params
@@ -193,6 +195,9 @@ def _refuse_broken_files(load_all: Wrapped) -> Wrapped:
             raise
         finally:
             logger.warn_as_error = before
+        skips = loader._skip_system_check or loader._skip_prgenv_check
+        if skips and any(isinstance(check, Measuring) for check in checks):
+            _end("--skip-system-check and --skip-prgenv-check would run samples of a side on the other")
         loaded_entries[:] = catalogue.make_entries(checks)
         loaded_paths[:] = map(Path, loader.load_path)
         for check in checks:

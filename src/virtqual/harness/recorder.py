@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
@@ -36,8 +36,8 @@ ENDED_STATES = {
 }
 #: States for which the job itself is not the cause: on another node, or later, it may end otherwise.
 _INFRASTRUCTURE_STATES = NODE_STATES | {"PREEMPTED", "REVOKED"}
-#: ReFrame ends if so many checks fail on a side before any run has ended well there.
-MAX_FAILED_CHECKS = 3
+#: ReFrame ends if so many programs fail on a side before any run has ended well there.
+MAX_FAILED_PROGRAMS = 3
 
 
 class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
@@ -53,8 +53,8 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
         self._log_of, self._total, self._ended = log_of, total, 0
         #: Cases that left nothing, and whether the log has the reason.
         self._failed: dict[tuple[str, str], bool] = {}
-        #: How many runs of each check have failed, by the stack and the side on which they ran.
-        self._failures: dict[tuple[str, Side], Counter[str]] = defaultdict(Counter)
+        #: The places on which each program has failed, by the stack and the side.
+        self._failures: dict[tuple[str, Side], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
         self._working = set(working)
 
     def on_task_setup(self, task: Any) -> None:
@@ -92,20 +92,23 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
         self._give_up_if_nothing_works(task, failure)
 
     def _give_up_if_nothing_works(self, task: Any, failure: Failure) -> None:
-        """End ReFrame, as its ``--maxfail`` does, if the first runs of several checks have failed on a side.
+        """End ReFrame, as its ``--maxfail`` does, if the first runs of several programs failed on a side.
 
-        A check counts if it failed on two of its places, since a single broken node fails every check. A
-        result that is refused does not count: its program has run.
+        A program counts if it failed on two of its places, since a single broken node fails all. A result
+        that is refused does not count: its program has run.
         """
         place = task.testcase.environ.name, failure.side
         has_run = failure.kind in ("refused", "reference")
         if has_run or failure.node_lost or place in self._working:
             return
-        self._failures[place][failure.check] += 1
-        needed = min(task.check.rotation.places, 2)
-        if sum(count >= needed for count in self._failures[place].values()) >= MAX_FAILED_CHECKS:
+        program = task.check.feature or failure.check.partition(" ")[0]
+        rotation = task.check.rotation
+        self._failures[place][program].add(rotation.divided(task.check.slot.pair)[1])
+        needed = min(rotation.places, 2)
+        if sum(len(places) >= needed for places in self._failures[place].values()) >= MAX_FAILED_PROGRAMS:
             raise FailureLimitError(
-                f"no run has ended well on {failure.partition}, and {MAX_FAILED_CHECKS} checks failed there"
+                f"no run has ended well on {failure.partition}, and {MAX_FAILED_PROGRAMS} programs failed "
+                "there"
             )
 
     def on_task_skip(self, task: Any) -> None:

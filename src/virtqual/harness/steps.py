@@ -114,6 +114,8 @@ class StepLauncher(JobLauncher):  # type: ignore[misc]  # ReFrame has no types
         """Return the command; `--overlap`, since the job script's own step has its node, too."""
         tasks_per_node = job.num_tasks_per_node or job.num_tasks
         nodes = math.ceil(job.num_tasks / tasks_per_node)
+        # A step without a number of CPUs has all of its nodes.
+        cpus = [f"--cpus-per-task={job.num_cpus_per_task}"] if job.num_cpus_per_task else []
         # A run on one node stays on that of the job script.
         nodelist = _nodelist(job) or (['--nodelist="$SLURMD_NODENAME"'] if nodes == 1 else [])
         return [
@@ -125,7 +127,7 @@ class StepLauncher(JobLauncher):  # type: ignore[misc]  # ReFrame has no types
             f"--nodes={nodes}",
             f"--ntasks={job.num_tasks}",
             f"--ntasks-per-node={tasks_per_node}",
-            f"--cpus-per-task={job.num_cpus_per_task or 1}",
+            *cpus,
             *nodelist,
         ]
 

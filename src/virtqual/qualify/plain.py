@@ -126,9 +126,10 @@ def _run_plainly(runner: Any, run_cases: RunCases, testcases: list[Any], restore
     with ExitStack() as locks:
         run = _open_run([*measuring, *verdicts], restored, locks)
         runner.policy.task_listeners.insert(0, Recorder(run.log_of))
-        _run_verdicts_last(runner.policy, verdicts)
+        _run_in_turn(runner.policy, verdicts)
         try:
-            result = run_cases(sorted(testcases, key=judges))
+            # Fixtures come first, since a run waits for nothing that begins after it.
+            result = run_cases(sorted(testcases, key=lambda case: (judges(case), measures(case))))
         except (KeyboardInterrupt, ForceExitError):
             run.interrupted = True
             raise
@@ -155,8 +156,8 @@ def _run_plainly(runner: Any, run_cases: RunCases, testcases: list[Any], restore
     return result
 
 
-def _run_verdicts_last(policy: Any, verdicts: Sequence[Any]) -> None:
-    """Let verdicts begin when all measurements have ended, also under the async policy.
+def _run_in_turn(policy: Any, verdicts: Sequence[Any]) -> None:
+    """Let one run be at a time, and verdicts begin when all have ended, also under the async policy.
 
     ReFrame would skip the verdict on a measurement that fails: the verdict says itself what failed.
     """
@@ -167,7 +168,7 @@ def _run_verdicts_last(policy: Any, verdicts: Sequence[Any]) -> None:
     run_case = policy.runcase
 
     def run_in_turn(case: Any) -> None:
-        if judges(case):
+        if judges(case) or measures(case):
             # Waits until what was submitted has ended.
             policy.exit()
         run_case(case)
@@ -184,11 +185,11 @@ def _open_run(cases: Sequence[Any], restored: Sequence[Any], locks: ExitStack) -
         are_all = (paths.root() / "checks").resolve() in map(Path.resolve, loaded_paths)
         chosen = opening.choose_class(check.hypervisor_class, system)
         requested.check_files(loaded_entries if are_all else None, chosen)
+        locks.enter_context(measuring(paths.make(paths.state()), system.name, "a plain ReFrame run", say))
         system = ask_hosts(system)
     chosen = opening.choose_class(check.hypervisor_class, system)
     earlier = opening.find_earlier(check.against, system)
     if not is_pipeline_job:
-        locks.enter_context(measuring(paths.make(paths.state()), system.name, "a plain ReFrame run", say))
         for note in end_leftovers(system.name):
             say(note)
     installed = {stack.name for stack in manifest.load_all(paths.stacks())}

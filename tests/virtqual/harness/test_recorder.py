@@ -82,32 +82,40 @@ def test_the_signal_that_killed_a_program_is_named(code, reason):
     assert (failure.kind, failure.reason) == ("failed", f"job exited with {reason}")
 
 
-def fail(recorder, checks, places=1, state="COMPLETED", exitcode=1):
-    """Report a failed run of each check, whose runs rotate among so many places."""
-    for check in checks:
-        failed = task(check, SanityError("no such file"), exitcode=exitcode)
-        failed.check.rotation, failed.check.job.state = Rotation(places, places), state
+def fail(recorder, programs, places="0" * 9, of=1, state="COMPLETED", exitcode=1):
+    """Report a failed run of each program on one of so many places."""
+    for number, (program, place) in enumerate(zip(programs, places, strict=False)):
+        failed = task(f"check %case={number}", SanityError("no such file"), exitcode=exitcode)
+        failed.check.feature, failed.check.slot.pair = program, int(place)
+        failed.check.rotation, failed.check.job.state = Rotation(of, of), state
         recorder.on_task_failure(failed)
 
 
-@pytest.mark.parametrize(("checks", "places"), [("abc", 1), ("abcabc", 8), ("aaabbbbcc", 8)])
-def test_reframe_ends_once_three_checks_have_failed_on_a_side(recorded, checks, places):
+@pytest.mark.parametrize(
+    ("programs", "places", "of"), [("abc", "000", 1), ("abcabc", "012345", 8), ("aaabbbbcc", "001001201", 8)]
+)
+def test_reframe_ends_once_three_programs_have_failed_on_a_side(recorded, programs, places, of):
     recorder, events = recorded
-    fail(recorder, checks[:-1], places)
-    with pytest.raises(FailureLimitError, match="no run has ended well on vm, and 3 checks failed there"):
-        fail(recorder, checks[-1], places)
-    assert len(events) == len(checks)
+    fail(recorder, programs[:-1], places, of)
+    with pytest.raises(FailureLimitError, match="no run has ended well on vm, and 3 programs failed there"):
+        fail(recorder, programs[-1], places[-1], of)
+    assert len(events) == len(programs)
 
 
 @pytest.mark.parametrize(
-    ("checks", "how"),
-    [("aabb", {}), ("abcdef", {"places": 8}), ("abc", {"state": "NODE_FAIL"}), ("abc", {"exitcode": 0})],
-    ids=["two checks", "one node", "a lost node", "results are refused"],
+    ("programs", "how"),
+    [
+        ("aaabbb", {}),
+        ("abcabc", {"of": 8}),
+        ("abc", {"state": "NODE_FAIL"}),
+        ("abc", {"exitcode": 0}),
+    ],
+    ids=["two programs", "one node", "a lost node", "results are refused"],
 )
-def test_reframe_goes_on_if_something_may_work(recorded, checks, how):
+def test_reframe_goes_on_if_something_may_work(recorded, programs, how):
     recorder, events = recorded
-    fail(recorder, checks, **how)
-    assert len(events) == len(checks)
+    fail(recorder, programs, **how)
+    assert len(events) == len(programs)
 
 
 def test_reframe_goes_on_if_a_run_has_ended_well(recorded):
