@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import Field
 
 from virtqual import paths
-from virtqual.files.datafile import DataError, DataModel, find_yaml_files, parse
+from virtqual.files.datafile import DataError, DataModel, parse
 from virtqual.files.wording import suggest
 from virtqual.references import References, load_references
 from virtqual.references.published import (
@@ -85,7 +85,7 @@ def load_published(directory: Path) -> tuple[list[Study], dict[str, str]]:
     entries = parse(directory / INCONSISTENCIES).read(InconsistenciesFile).inconsistencies
     texts = {entry.id: entry.what for entry in entries}
     problems = []
-    for path in find_yaml_files(directory):
+    for path in sorted(directory.glob("*.yaml")):
         document = parse(path)
         for index, claim in enumerate(document.content.get("claims", [])):
             name = claim.get("inconsistency")

@@ -217,10 +217,3 @@ def parse(path: Path, *, links: bool = True) -> Document:
     if message is not None:
         raise DataError([Problem(str(path), line, "", message)])
     return Document(path, content)
-
-
-def find_yaml_files(directory: Path) -> list[Path]:
-    """Return the YAML files of a directory, sorted by name; raise `DataError` if it does not exist."""
-    if not directory.is_dir():
-        raise DataError([Problem(str(directory), None, "", "is not a directory.")])
-    return sorted(directory.glob("*.yaml"))

@@ -7,14 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic
 
-from virtqual.files.datafile import (
-    DataError,
-    DataModelT,
-    Document,
-    Problem,
-    find_yaml_files,
-    parse,
-)
+from virtqual.files.datafile import DataError, DataModelT, Document, Problem, parse
 from virtqual.files.wording import Key, suggest
 
 
@@ -27,13 +20,9 @@ class DataReader:
 
     def find_files(self, directory: Path, *, optional: bool = False) -> list[Path]:
         """Return the YAML files of a directory; none, with a problem unless `optional`, if there is none."""
-        if optional and not directory.exists():
-            return []
-        try:
-            return find_yaml_files(directory)
-        except DataError as error:
-            self.problems += error.problems
-            return []
+        if not (directory.is_dir() or (optional and not directory.exists())):
+            self.problems.append(Problem(str(directory), None, "", "is not a directory."))
+        return sorted(directory.glob("*.yaml"))
 
     def read(self, paths: Iterable[Path], model: type[DataModelT]) -> Iterator[DataFile[DataModelT]]:
         """Yield each file that is free of mistakes by itself."""

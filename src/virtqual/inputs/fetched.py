@@ -5,7 +5,6 @@ An input lies in ``inputs/<name>/`` of the site, beside a list of its files with
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import os
 import shutil
@@ -185,15 +184,12 @@ def _download_verified(declared: Input, url: str, target: Path) -> str:
 
 def _download(url: str, target: Path) -> str:
     """Download a file and return its SHA-256."""
-    digest = hashlib.sha256()
     with urllib.request.urlopen(url, timeout=_DOWNLOAD_TIMEOUT_S) as response, target.open("wb") as file:
         expected = response.headers.get("Content-Length")
-        while block := response.read(_BLOCK_BYTES):
-            digest.update(block)
-            file.write(block)
+        shutil.copyfileobj(response, file, _BLOCK_BYTES)
         if expected and file.tell() != int(expected):
             raise OSError(f"{file.tell()} of {expected} bytes arrived")
-    return digest.hexdigest()
+    return compute_sha256(target)
 
 
 def _unpack(archive: Path, content: Path) -> None:

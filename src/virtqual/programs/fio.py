@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from virtqual.programs.text import OutputError, expect_whole_json, load_json
+from virtqual.programs.text import OutputError, read_json
 
 NAME = "fio"
 _TOLERANCE = 1e-3
@@ -47,9 +47,8 @@ class FioRun:
 
 def parse(text: str) -> FioRun:
     """Read the JSON of a run; numbers that contradict each other are refused."""
-    with expect_whole_json(NAME):
-        # Notes of a running fio may precede the document.
-        document = load_json(NAME, text[text.index("{") :])
+    # Notes of a running fio may precede the document.
+    with read_json(NAME, text[max(text.find("{"), 0) :]) as document:
         jobs = {job["jobname"]: _read_job(job) for job in document["jobs"]}
         options = _read_options(document["global options"])
     if len(jobs) != len(document["jobs"]):

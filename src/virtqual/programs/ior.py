@@ -10,10 +10,9 @@ from typing import Any
 from virtqual.programs.text import (
     OutputError,
     date,
-    expect_whole_json,
-    load_json,
     number,
     positive,
+    read_json,
     refuse_lines,
     single,
 )
@@ -76,8 +75,7 @@ class MdtestRun:
 
 def parse(text: str) -> IorRun:
     """Read the JSON of a run; a rate that its bytes and its time contradict is refused."""
-    with expect_whole_json(IOR):
-        document = load_json(IOR, text)
+    with read_json(IOR, text) as document:
         (test,) = document["tests"]
         parameters = test["Parameters"]
         summary = {entry["operation"]: entry for entry in document["summary"]}

@@ -82,18 +82,8 @@ def date(program: str, text: str, form: str, what: str) -> datetime:
 
 
 @contextmanager
-def expect_whole_json(program: str) -> Iterator[None]:
-    """Raise OutputError for what the code in it does not find in a JSON document, or cannot calculate."""
-    try:
-        yield
-    except OutputError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
-        raise OutputError(program, f"it is not the JSON of a whole run ({error})") from None
-
-
-def load_json(program: str, text: str) -> Any:
-    """Return the value of a JSON document; raise OutputError if a key stands twice in an object."""
+def read_json(program: str, text: str) -> Iterator[Any]:
+    """Yield a JSON document; raise OutputError for what the code within does not find or cannot calculate."""
 
     def make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         values = dict(pairs)
@@ -101,7 +91,12 @@ def load_json(program: str, text: str) -> Any:
             raise OutputError(program, "a key stands twice")
         return values
 
-    return json.loads(text, object_pairs_hook=make_object)
+    try:
+        yield json.loads(text, object_pairs_hook=make_object)
+    except OutputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
+        raise OutputError(program, f"it is not the JSON of a whole run ({error})") from None
 
 
 def check_product(program: str, what: str, product: str, *factors: str) -> None:
