@@ -30,7 +30,7 @@ system = {
     "name": "example",
     "descr": "worked example, exists on paper only",
     "hostnames": [r"login\d+\.example\.org"],
-    "prefix": "/scratch/virtqual",  # stage and output: seen by every node at this path
+    "prefix": "/scratch/virtqual-$USER",  # stage and output: seen by every node at this path
     "modules_system": "lmod",  # for programs that modules load; "nomod" without modules
     "partitions": [
         {

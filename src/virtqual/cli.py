@@ -64,9 +64,9 @@ class _OnDemand(TyperGroup):
     """The group of all commands; every error of a command becomes one message and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        if not paths.is_state_shared():
-            # Files of the state directory name commands: no group may write them.
-            os.umask(os.umask(0o022) | 0o022)
+        # Files of the state directory name commands: a group may write them only if it shares the directory.
+        before = os.umask(0o022)
+        os.umask(before & ~0o070 if paths.is_state_shared() else before | 0o022)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 # A character that the locale cannot print must not end a session.

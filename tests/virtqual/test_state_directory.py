@@ -4,8 +4,10 @@ import errno
 import fcntl
 import json
 import os
+import re
 import socket
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -115,10 +117,14 @@ def test_jobs_that_slurm_did_not_cancel_when_the_last_session_ended_are_cancelle
 
 
 @as_root
-def test_jobs_of_a_session_of_another_user_are_not(state, cancelled):
-    os.chown(left() / "log.jsonl", STRANGER, -1)
+@pytest.mark.parametrize("shared", ["", "1"])
+def test_a_session_of_another_user_is_left_as_it_is(state, cancelled, monkeypatch, shared):
+    monkeypatch.setenv("VIRTQUAL_STATE_SHARED", shared)
+    directory = left()
+    os.chown(directory / "log.jsonl", STRANGER, -1)
     (note,) = leftovers.end_leftovers("site")
-    assert (cancelled, "belongs to another user" in note) == ({}, True)
+    assert (cancelled, f"belongs to user {STRANGER}: it is left as it is" in note) == ({}, True)
+    assert not (directory / DOCUMENT).exists()
 
 
 def test_a_damaged_session_is_left_as_it_is_and_its_jobs_are_cancelled(state, cancelled):
@@ -205,12 +211,38 @@ def holder(state, host, age):
     return time.strftime("%H:%M:%S", time.localtime(since))
 
 
-def test_a_holder_that_lives_on_another_node_is_respected(state):
+@pytest.fixture
+def waits(state, monkeypatch):
+    """Return the seconds that were waited for a heartbeat; a function in place of `beat` sends one."""
+    waits, now = SimpleNamespace(seconds=0, beat=lambda: None), time.monotonic
+
+    def wait(seconds):
+        waits.seconds += seconds
+        waits.beat()
+
+    monkeypatch.setattr(lock.time, "sleep", wait)
+    monkeypatch.setattr(lock.time, "monotonic", lambda: now() + waits.seconds)
+    return waits
+
+
+def test_a_holder_that_lives_on_another_node_is_respected(state, waits):
     """The file system may lock on one node only: its lock is free here."""
-    since = holder(state, "login2", age=60)
-    says = rf"session x .* on login2, since {since}\) measures .* did 6. s ago.* locks on one node only"
-    with refused(says), measuring(state, "site", "me", print):
+    since, notes = holder(state, "login2", age=60), []
+    who = rf"session x \(process {ENDED_PROCESS} on login2, since {since}\)"
+    waits.beat = lambda: waits.seconds < 10 or os.utime(state / "measuring-site.lock")
+    with refused(rf"{who} measures .* locks on one node only"), measuring(state, "site", "me", notes.append):
         pass
+    assert waits.seconds == 10
+    (note,) = notes
+    assert re.fullmatch(rf"{who} measured .* 6. s ago; waiting 2.. s to see that it has died", note)
+
+
+def test_a_job_that_lost_its_node_goes_on_elsewhere(state, waits):
+    """Slurm starts it again before its last heartbeat is old."""
+    holder(state, "node1", age=60)
+    with measuring(state, "site", "me", str):
+        assert "me" in (state / "measuring-site.lock").read_text()
+    assert lock.STALE_S - 70 < waits.seconds < lock.STALE_S
 
 
 def test_a_session_that_was_killed_on_this_node_keeps_no_other_out(state):
@@ -249,7 +281,7 @@ def test_a_file_system_whose_locks_do_not_work_is_named(state, monkeypatch, numb
 
 def test_a_holder_without_a_heartbeat_is_dead(state):
     holder(state, "login2", age=lock.STALE_S + 5)
-    with measuring(state, "site", "me", print):
+    with measuring(state, "site", "me", pytest.fail):
         assert "me" in (state / "measuring-site.lock").read_text()
     assert (state / "measuring-site.lock").read_text() == ""
 

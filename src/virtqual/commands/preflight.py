@@ -26,6 +26,7 @@ from virtqual.references import project_references
 from virtqual.report import preflight as report
 from virtqual.report.console import verbatim
 from virtqual.session import judge, store
+from virtqual.session.lock import measuring
 from virtqual.site.configuration import load_system
 from virtqual.site.probe import probe_node
 from virtqual.stack import manifest
@@ -99,10 +100,11 @@ def _examine_nodes(
     targets: Sequence[ProcessorTarget] = ()
     if system:
         read_site_notify(sends=False)
-        site = ask_hosts(load_system(system))
-        hypervisor_class = _check_class(hypervisor_class or find_stated_class(site).name)
-        say = partial(typer.echo, err=True)
-        native, virtual = (probe_node(site, side, say, wait_hours=wait) for side in SIDES)
+        site, say = load_system(system), partial(typer.echo, err=True)
+        with measuring(paths.make(paths.state()), site.name, "virtqual preflight", say):
+            site = ask_hosts(site)
+            hypervisor_class = _check_class(hypervisor_class or find_stated_class(site).name)
+            native, virtual = (probe_node(site, side, say, wait_hours=wait) for side in SIDES)
         # A session takes the default stack if none is named.
         targets = next((stack.targets for stack in manifest.load_all(paths.stacks())), ())
     else:

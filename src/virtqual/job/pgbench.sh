@@ -26,9 +26,8 @@ case $nodes.$SLURM_PROCID in
         PGHOST=$directory ;;
     2.0)
         read -r node < /proc/sys/kernel/hostname
-        read -r postgres_password < /proc/sys/kernel/random/uuid
         # Below the ports that systems choose by themselves.
-        postgres_port=$((20000 + $$ % 10000))
+        postgres_port=$((20000 + $$ % 10000)) postgres_address='*'
         start_server
         virtqual_serve node postgres_port postgres_password
         exit ;;

@@ -32,24 +32,24 @@ virtqual_make_directory() {
 
 # `virtqual_start_postgres PLACE SCALE CONNECTIONS COMMAND...` makes a database below PLACE, and starts the server
 # `$postgres` by COMMAND (`env`, `taskset -c 0-3`).  Its socket is in `directory`.  With `postgres_port` it has this port,
-# too, on this node alone; with `postgres_password` also for other nodes.
+# too, at `postgres_address`, for those who know `postgres_password`.
 virtqual_start_postgres() {
-    local place=$1 scale=$2 connections=$3 free needed settings options=() listen=127.0.0.1
+    local place=$1 scale=$2 connections=$3 free needed settings
     shift 3
     needed=$((128 + 64 * scale))
     free=$(df -Pm "$place" | awk 'END { print $4 }')
     [ "${free:-0}" -ge "$needed" ] ||
         virtqual_give_up "PostgreSQL: $place has ${free:-no} MiB free, and $needed are needed. Free them, or choose other storage"
     virtqual_make_directory "$place"
-    if [ -n "$postgres_password" ]; then
-        "${as_user[@]}" sh -c 'umask 077; cat > password' <<< "$postgres_password"
-        options=(--pwfile=password) listen='*'
-    fi
-    "${as_user[@]}" "$bin/initdb" -D "$directory/data" -U virtqual --auth=trust --no-sync --locale=C --encoding=UTF8 \
-        "${options[@]}" > "$directory/initdb.log" 2>&1 || virtqual_postgres_failed initdb
-    [ -z "$postgres_password" ] || "${as_user[@]}" sh -c 'cat >> data/pg_hba.conf' <<< "host all all all scram-sha-256"
+    read -r postgres_password < /proc/sys/kernel/random/uuid
+    "${as_user[@]}" sh -c 'umask 077; cat > password' <<< "$postgres_password"
+    # The directory of its socket is this user's alone.
+    "${as_user[@]}" "$bin/initdb" -D "$directory/data" -U virtqual --auth-local=trust --auth-host=scram-sha-256 \
+        --pwfile=password --no-sync --locale=C --encoding=UTF8 > "$directory/initdb.log" 2>&1 ||
+        virtqual_postgres_failed initdb
+    "${as_user[@]}" sh -c 'cat >> data/pg_hba.conf' <<< "host all all all scram-sha-256"
     # What the server does by itself now and then would fall into some runs.
-    settings="-c listen_addresses=${postgres_port:+$listen} -p ${postgres_port:-5432} -k $directory -c max_connections=$((connections + 10)) -c shared_buffers=$((64 + 16 * scale))MB"
+    settings="-c listen_addresses=${postgres_address-} -p ${postgres_port:-5432} -k $directory -c max_connections=$((connections + 10)) -c shared_buffers=$((64 + 16 * scale))MB"
     settings+=" -c max_wal_size=$((64 + 32 * scale))MB -c checkpoint_timeout=1h -c autovacuum=off -c jit=off"
     # Else it has files in /dev/shm, too, which would outlive a job that Slurm kills.
     settings+=" -c dynamic_shared_memory_type=mmap"

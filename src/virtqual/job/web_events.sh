@@ -10,7 +10,7 @@ program=$1 postgres=$3 python=$4 where=$5 client_cores=$6 bin=${3%/*}
 IFS=, read -ra java <<< "$2"
 shift 6
 processes=$((client_cores > 0 ? client_cores : 1))
-node=127.0.0.1 address=127.0.0.1
+node=127.0.0.1 address=127.0.0.1 postgres_address=127.0.0.1
 
 start_server() {
     # JDBC needs a port: one that is free.
@@ -18,7 +18,8 @@ start_server() {
         virtqual_give_up "web_events: the Python $python does not run on this node. It must be there as on the login node"
     virtqual_start_postgres /dev/shm 4 32 "${server[@]}"
     log=$directory/application.log
-    "${server[@]}" "$program" "${java[@]}" "-Dserver.address=$address" -Dserver.port=0 \
+    SPRING_DATASOURCE_PASSWORD=$postgres_password "${server[@]}" "$program" "${java[@]}" \
+        "-Dserver.address=$address" -Dserver.port=0 \
         "-Dspring.datasource.url=jdbc:postgresql://127.0.0.1:$postgres_port/postgres" > "$log" 2>&1 &
     application=$!
     trap '{ kill -KILL $application && wait $application; } 2> /dev/null; virtqual_end_postgres' EXIT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -23,8 +24,14 @@ def end_leftovers(system: str) -> Iterator[str]:
     yield from _end_jobs_of_the_latest(system)
     for log in unconcluded(paths.sessions()):
         name = log.directory.name
-        if not paths.is_trusted(log.path.lstat()):
-            yield f"session {name} belongs to another user: its jobs are left alone"
+        try:
+            owner = log.path.lstat().st_uid
+        except FileNotFoundError:
+            # Another system's session was removed as empty.
+            continue
+        if owner != os.geteuid():
+            # Slurm shows and cancels this user's jobs alone.
+            yield f"session {name} belongs to user {owner}: it is left as it is, and so are its jobs"
             continue
         try:
             session = log.session()
@@ -61,7 +68,7 @@ def _end_jobs_of_the_latest(system: str) -> Iterator[str]:
     for name in names[-1:]:
         log = Log(paths.sessions() / name)
         is_concluded = log.state() and (log.directory / DOCUMENT).exists()
-        if not (is_concluded and paths.is_trusted(log.path.lstat())):
+        if not is_concluded or log.path.lstat().st_uid != os.geteuid():
             continue
         if jobs := cancel_jobs(log.unfinished(system)):
             yield f"session {name} had left jobs: {', '.join(jobs)} cancelled"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -68,8 +69,11 @@ _STATED_NOTE = (
 
 def prepare(request: Request, screen: Terminal, locks: ExitStack) -> Qualification:
     """Open the session of a request, and show its begin; `locks` keeps the lock of the system."""
-    system = ask_hosts(load_system(request.system))
+    system = load_system(request.system)
     check_command(system)
+    # Hosts that are asked have other work than the runs of another session.
+    lock = _lock_system(system.name, screen, locks)
+    system = ask_hosts(system)
     stack = find_any_stack(request.stack, system)
     chosen, earlier, request, entries = settle(
         request, system, stack.features if stack else None, stack.name if stack else ""
@@ -78,7 +82,7 @@ def prepare(request: Request, screen: Terminal, locks: ExitStack) -> Qualificati
     if stack is None:
         raise InfrastructureError(manifest.NO_STACK_MESSAGE)
     stated_nodes, system = system.native_extras.nodes, system.use_nodes(request.nodes)
-    lock, watch = _lock_system(system, screen, locks)
+    watch = _begin_watch(system, screen)
     head, log = begin_log(system, chosen, describe_stack(stack), earlier, request)
     notes = _make_notes(head, request, earlier, chosen)
     if system.native_extras.nodes < stated_nodes:
@@ -94,9 +98,13 @@ def resume(name: str, resumed_by: Request, screen: Terminal, locks: ExitStack) -
     """Take up a session that has ended too early, on the same system (empty for any) and build."""
     log, request = _find_resumable(name, resumed_by.system)
     request = request.model_copy(update={"wait_hours": resumed_by.wait_hours or request.wait_hours})
-    begun = log.session()
-    system = ask_hosts(load_system(begun.system)).use_nodes(request.nodes)
+    system = load_system(request.system)
     check_command(system)
+    lock = _lock_system(system.name, screen, locks)
+    # It may have gone on until now.
+    _find_resumable(str(log.directory), system.name)
+    begun = log.session()
+    system = ask_hosts(system).use_nodes(request.nodes)
     chosen = choose_class(begun.hypervisor_class, system)
     # Not from the request: `last` may be another session by now.
     earlier = find_earlier(begun.against or "", system)
@@ -107,7 +115,7 @@ def resume(name: str, resumed_by: Request, screen: Terminal, locks: ExitStack) -
             f"session {begun.session} cannot go on: {'; '.join(changed)}. "
             "Runs of both would be no single session; begin a new one"
         )
-    lock, watch = _lock_system(system, screen, locks)
+    watch = _begin_watch(system, screen)
     # Its process is gone, since this one holds the lock.
     cancel_jobs(log.unfinished())
     now = datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="seconds")
@@ -124,16 +132,27 @@ def resume(name: str, resumed_by: Request, screen: Terminal, locks: ExitStack) -
     return _begin_session(job, notes)
 
 
-def _lock_system(system: System, screen: Terminal, locks: ExitStack) -> tuple[int, Watch]:
-    """Keep other sessions away, check that nodes can run jobs, and end jobs that dead sessions have left."""
-    lock = locks.enter_context(measuring(paths.make(paths.state()), system.name, "a session", screen.note))
+def _lock_system(system: str, screen: Terminal, locks: ExitStack) -> int:
+    """Keep other sessions away from a system, and return the descriptor of the lock."""
+    return locks.enter_context(measuring(paths.make(paths.state()), system, "a session", screen.note))
+
+
+def _begin_watch(system: System, screen: Terminal) -> Watch:
+    """Check that files can be staged and nodes can run jobs, and end jobs that dead sessions have left."""
+    prefix = Path(os.path.expandvars(system.prefix))
+    for directory in (prefix, prefix / "stage", prefix / "output"):
+        if directory.exists() and not os.access(directory, os.W_OK):
+            raise InfrastructureError(
+                f"{system.file}: system.prefix: {directory} is another user's: name a directory of each "
+                "user's own, such as /scratch/virtqual-$USER"
+            )
     watch = Watch(system)
     # If runs rotate, nodes that do not work are left out.
     if lacking := watch.begin(min_nodes(system) if can_rotate(system) else None):
         raise InfrastructureError("; ".join(lacking))
     for note in end_leftovers(system.name):
         screen.note(note)
-    return lock, watch
+    return watch
 
 
 def _begin_session(job: Qualification, notes: list[str]) -> Qualification:

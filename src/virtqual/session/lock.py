@@ -62,7 +62,7 @@ def measuring(state: Path, system: str, who: str, say: Callable[[str], None]) ->
         if not paths.is_trusted(os.fstat(descriptor)):
             raise InfrastructureError(f"{path}: the lock belongs to another user (SECURITY.md)")
         _acquire(descriptor, path, say)
-        _refuse_live_holder(descriptor, path)
+        _refuse_live_holder(descriptor, path, say)
         name_holder(descriptor, who)
         thread = threading.Thread(target=send_heartbeats, daemon=True)
         thread.start()
@@ -101,22 +101,36 @@ def _acquire(descriptor: int, path: Path, say: Callable[[str], None]) -> None:
             ) from error
 
 
-def _refuse_live_holder(descriptor: int, path: Path) -> None:
-    """Refuse a lock whose holder lives on another node: the file system may lock on one node only."""
+def _refuse_live_holder(descriptor: int, path: Path, say: Callable[[str], None]) -> None:
+    """Refuse a lock whose holder lives on another node: the file system may lock on one node only.
+
+    A job that lost its node starts again elsewhere before its heartbeat is old: it waits for another one.
+    """
     who, host, _ = _read_holder(path)
-    age = time.time() - os.fstat(descriptor).st_mtime
-    if host not in ("", socket.gethostname()) and age < STALE_S:
-        raise InfrastructureError(
-            f"{who} measures on this system now, or did {age:.0f} s ago: wait for its end, or for "
-            f"{STALE_S:.0f} s if it has died (lock: {path}, on a file system that locks on one node only)"
-        )
+    touched = os.fstat(descriptor).st_mtime
+    age = max(0.0, time.time() - touched)
+    if host in ("", socket.gethostname()) or age >= STALE_S:
+        return
+    wait = f"waiting {STALE_S - age:.0f} s to see that it has died"
+    say(f"{who} measured on this system {age:.0f} s ago; {wait}")
+    end = time.monotonic() + STALE_S - age
+    while time.monotonic() < end:
+        time.sleep(1)
+        if os.fstat(descriptor).st_mtime != touched:
+            raise InfrastructureError(
+                f"{who} measures on this system now: wait for its end (lock: {path}, on a file system that "
+                "locks on one node only)"
+            )
 
 
 def name_holder(descriptor: int, who: str) -> None:
     """Write the holder into the lock's file, for the message that others get."""
     holder = {"who": who, "pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+    text = json.dumps(holder).encode()
+    os.pwrite(descriptor, text, 0)
+    os.ftruncate(descriptor, len(text))
+    # Other nodes must see it at once.
+    os.fsync(descriptor)
 
 
 def _read_holder(path: Path) -> tuple[str, str, bool]:
