@@ -24,14 +24,10 @@ def end_leftovers(system: str) -> Iterator[str]:
     yield from _end_jobs_of_the_latest(system)
     for log in unconcluded(paths.sessions()):
         name = log.directory.name
-        try:
-            owner = log.path.lstat().st_uid
-        except FileNotFoundError:
-            # Another system's session was removed as empty.
-            continue
-        if owner != os.geteuid():
+        if (owner := _find_owner(log)) != os.geteuid():
             # Slurm shows and cancels this user's jobs alone.
-            yield f"session {name} belongs to user {owner}: it is left as it is, and so are its jobs"
+            if owner is not None:
+                yield f"session {name} belongs to user {owner}: it is left as it is, and so are its jobs"
             continue
         try:
             session = log.session()
@@ -68,7 +64,15 @@ def _end_jobs_of_the_latest(system: str) -> Iterator[str]:
     for name in names[-1:]:
         log = Log(paths.sessions() / name)
         is_concluded = log.state() and (log.directory / DOCUMENT).exists()
-        if not is_concluded or log.path.lstat().st_uid != os.geteuid():
+        if not is_concluded or _find_owner(log) != os.geteuid():
             continue
         if jobs := cancel_jobs(log.unfinished(system)):
             yield f"session {name} had left jobs: {', '.join(jobs)} cancelled"
+
+
+def _find_owner(log: Log) -> int | None:
+    """Return the user whom a session belongs to; None if it has been removed, as an empty one is."""
+    try:
+        return log.path.lstat().st_uid
+    except FileNotFoundError:
+        return None

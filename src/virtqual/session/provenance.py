@@ -35,7 +35,7 @@ def provenance() -> Provenance:
 
 
 def _ask_git(*arguments: str) -> str:
-    """Return git's answer about the checkout, whoever owns it; empty if there is none."""
+    """Return git's answer about the checkout, which another user may own; empty if there is none."""
     root = str(paths.root())
     command = ["git", "-c", f"safe.directory={root}", "-C", root, *arguments]
     try:
