@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -285,19 +286,44 @@ def test_the_cause_of_a_failed_database_is_named_and_not_what_followed_from_it(t
     assert why.startswith("PostgreSQL: the start of the server failed: LOG:  could not bind IPv4 address")
 
 
+@pytest.fixture
+def postgres():
+    """Return the path of a real server."""
+    servers = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    return servers[0] if servers else pytest.skip("no PostgreSQL here (Debian: apt-get install postgresql)")
+
+
+@pytest.mark.slow
+def test_the_port_of_a_real_database_asks_for_a_password(tmp_path, postgres):
+    """Other users of the node reach it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    ask = f"psql -w -h 127.0.0.1 -p {port} -U virtqual -d postgres -tAc 'select 1'"
+    script = f"""
+        . {SCRIPTS}/postgres.sh
+        postgres={postgres} bin={postgres.parent} postgres_port={port} postgres_address=127.0.0.1
+        virtqual_start_postgres /dev/shm 1 4 env
+        {ask}; echo "code $?"; PGPASSWORD=$postgres_password {ask}
+    """
+    env = {**os.environ, "PATH": f"{postgres.parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["code", "2", "1"], done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_a_real_database_that_is_stopped_shows_in_the_p99_of_its_client_and_leaves_nothing(tmp_path, nodes):
+def test_a_real_database_that_is_stopped_shows_in_the_p99_of_its_client_and_leaves_nothing(
+    tmp_path, postgres, nodes
+):
     """The server stops for 2 s in 20: at 100 a second one transaction in ten waits for it."""
-    servers = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
-    if not servers:
-        pytest.skip("there is no PostgreSQL here (Debian: apt-get install postgresql)")
     # The server's user cannot enter the directories of tests.
     place = Path(tempfile.mkdtemp(dir="/dev/shm"))
     place.chmod(0o755)
     for name in ("postgres.sh", "apart.sh", "pgbench.sh"):
         shutil.copy(SCRIPTS / name, tmp_path)
-    line = ["./pgbench.sh", servers[0], place, "1", "4", str(nodes), "0", "7", "peak:2:", "stall:22:100"]
+    line = ["./pgbench.sh", postgres, place, "1", "4", str(nodes), "0", "7", "peak:2:", "stall:22:100"]
     tasks = [
         subprocess.Popen(line, cwd=tmp_path, env={**os.environ, "SLURM_PROCID": str(task)})
         for task in range(nodes)
