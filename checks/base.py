@@ -14,7 +14,6 @@ from virtqual.inputs import declarations, fetched
 from virtqual.job import notes
 from virtqual.programs.text import OutputError
 from virtqual.runs import Answer
-from virtqual.site import held
 from virtqual.stack.manifest import is_same_version
 from virtqual.verdict.pairs import SIDES
 
@@ -68,15 +67,6 @@ class Measurement(rfm.RunOnlyRegressionTest, Repeated, Sampled):
     def make_input_files(self):
         """Return the texts of the files that the program reads, by their paths in the stage directory."""
         return {}
-
-    def count_nodes(self):
-        """Return the number of nodes that the case takes, which may be a parameter."""
-        return self.nodes
-
-    @property
-    def rotation(self):
-        """The places, of as many nodes as it takes, among which its runs rotate."""
-        return held.read().rotation(self.count_nodes())
 
     @classmethod
     def environments(cls):

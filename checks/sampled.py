@@ -146,7 +146,7 @@ class Sampled(Selection):
             needed = math.ceil(self.num_tasks / self.num_tasks_per_node)
             job.options.append(f"--nodes={needed}")
             if "--nodelist" in stated and not self.named_nodes:
-                self.shorten_node_list(stated["--nodelist"], needed, stated.get("--exclude", ""))
+                self.shorten_node_list(stated, needed)
         # A run that Slurm repeats by itself would be two in one.
         if not names & {"--requeue", "--no-requeue"}:
             job.options.append("--no-requeue")
@@ -157,10 +157,11 @@ class Sampled(Selection):
         # The profile of a login shell may have gone elsewhere.
         self.prerun_cmds = [f"cd {shlex.quote(self.stagedir)}", *self.prerun_cmds]
 
-    def shorten_node_list(self, stated, needed, excluded):
+    def shorten_node_list(self, stated, needed):
         """Name the first nodes of a list: Slurm refuses more than it is asked for. A user's list stays."""
-        left_out, job = set(slurm.expand_nodes(excluded)), self.job
-        named = [node for node in slurm.expand_nodes(stated) if node not in left_out]
+        job, excluded = self.job, stated.get("--exclude")
+        left_out = slurm.expand_nodes(excluded) if excluded else []
+        named = [node for node in slurm.expand_nodes(stated["--nodelist"]) if node not in left_out]
         if len(named) != needed and "--nodelist" in parse_options(" ".join(job.cli_options).split()):
             self.skip(f"-J names {pluralize(len(named), 'node')}, and this case takes {needed}")
         job.options.append(f"--nodelist={','.join(named[:needed])}")

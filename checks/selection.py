@@ -44,10 +44,14 @@ class Selection(Guarded, Measuring):
         """The check and its parameters without the sample."""
         return format_case(type(self), self)
 
+    def count_nodes(self):
+        """Return the number of nodes that the case takes, which may be a parameter."""
+        return self.nodes
+
     @property
     def rotation(self):
         """The places, of as many nodes as it takes, among which its runs rotate."""
-        return held.read().rotation(self.nodes)
+        return held.read().rotation(self.count_nodes())
 
     @classmethod
     def environments(cls):

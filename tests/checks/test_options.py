@@ -92,6 +92,8 @@ def test_a_run_on_one_node_asks_for_the_first_of_several_that_access_names(site)
     """sbatch refuses a list of more nodes than are asked for."""
     for text in dry_run(site, FAKE_ACCESS="--nodelist=n1,n2"):
         assert re.findall("^#SBATCH --nodelist=(.*)", text, re.MULTILINE) == ["n1,n2", "n1"]
+    for text in dry_run(site, FAKE_ACCESS="--nodelist=n1,n2 --exclude=n1"):
+        assert re.findall("^#SBATCH --nodelist=(.*)", text, re.MULTILINE) == ["n1,n2", "n2"]
 
 
 def test_a_case_that_takes_another_number_of_nodes_than_the_user_names_is_skipped(site):

@@ -111,8 +111,13 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
         """
         parts = sorted(
             (
-                *(p.name, p.version, p.sha256, sorted(p.libraries.values()), sorted(p.sums.items())),
-                *(p.launch, sorted(item for item in p.env.items() if "/" not in item[1])),
+                p.name,
+                p.version,
+                p.sha256,
+                sorted(p.libraries.values()),
+                sorted(p.sums.items()),
+                p.launch,
+                sorted(item for item in p.env.items() if "/" not in item[1]),
             )
             for p in self.programs
         )
