@@ -65,6 +65,7 @@ def test_a_vm_that_the_first_pairs_refuse_ends_the_session_by_its_name(site):
     )
     other_node(site, "s|stepping.*|stepping\t: 99|", when)
     site.fault("nodes", "2")
+    site.fault("waits", "16")  # the last run would not end
     hosts = json.dumps({"nodes_of_hosts": {"host-1": ["cloud-1"], "host-2": ["cloud-2"]}})
     done = site.virtqual(*ON, FAKE_NODES="2", FAKE_EXTRAS_cloud=hosts, code=4)
     said = site.words(done)
