@@ -47,8 +47,10 @@ def pytest_configure(config):
 
 
 @pytest.fixture(autouse=True)
-def own_site_directory(request, tmp_path_factory, monkeypatch):
+def own_environment(request, tmp_path_factory, monkeypatch):
     """Keep tests out of the checkout's site directory, but for those that run the stacks in it."""
+    # A container need not set it.
+    monkeypatch.setenv("USER", "tester")
     if not any(request.node.get_closest_marker(name) for name in ("cluster", "centre", "slow")):
         monkeypatch.setenv("VIRTQUAL_SITE", str(tmp_path_factory.mktemp("site")))
 

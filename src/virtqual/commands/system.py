@@ -126,7 +126,7 @@ def _end_if_wrong(file: str, mistakes: list[str]) -> None:
 
 
 def _compare_with_nodes(system: System, wait_hours: float) -> list[str]:
-    prefix, mistakes, observed = Path(os.path.expandvars(system.prefix)), [], []
+    prefix, mistakes, observed = Path(system.prefix), [], []
     if not os.access(prefix, os.W_OK):
         mistakes.append(f"system.prefix: {prefix} is no directory here that can be written: make it")
         prefix = Path(tempfile.gettempdir())

@@ -139,7 +139,7 @@ def _lock_system(system: str, screen: Terminal, locks: ExitStack) -> int:
 
 def _begin_watch(system: System, screen: Terminal) -> Watch:
     """Check that files can be staged and nodes can run jobs, and end jobs that dead sessions have left."""
-    prefix = Path(os.path.expandvars(system.prefix))
+    prefix = Path(system.prefix)
     for directory in (prefix, prefix / "stage", prefix / "output"):
         if directory.exists() and not os.access(directory, os.W_OK):
             raise InfrastructureError(

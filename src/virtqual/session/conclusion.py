@@ -195,7 +195,7 @@ def _describe_outcome(session: Session, outcome: Outcome, verdicts: Sequence[Ver
         slow_runs = "not within budget, since virtual runs are slow more often than native ones"
         return f"{build} is {' and '.join(parts) or slow_runs}."
     if outcome is Outcome.UNDECIDED:
-        return f"{len(unwaived)} of {counted} are undecided after the pairs that were run: not a pass."
+        return f"Undecided after the pairs that were run: {len(unwaived)} of {counted}. Not a pass."
     if outcome is Outcome.BASELINE:
         return f"Baseline recorded for {build}: {metrics}, to be compared with by --against."
     held = " and the ".join(text for gate, text in limits.items() if totals[gate])

@@ -51,7 +51,10 @@ class Draft:
         """Return the text of the file."""
         prefix = _todo("a directory that all nodes of both partitions see at the same path")
         if self.prefix:
-            prefix = f"{json.dumps(str(self.prefix))},  # {self.native.node} and {self.virtual.node} see it"
+            # Colleagues who use the file stage in directories of their own.
+            user = os.environ.get("USER")
+            path = "/".join("$USER" if part == user else part for part in str(self.prefix).split("/"))
+            prefix = f"{json.dumps(path)},  # {self.native.node} and {self.virtual.node} see it"
         # Lmod sets both variables.
         module_systems = {"LMOD_CMD": "lmod", "MODULESHOME": "envmod"}
         modules = next((name for key, name in module_systems.items() if key in os.environ), "nomod")

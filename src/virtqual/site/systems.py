@@ -7,6 +7,7 @@ feature ``native``, one with the feature ``virtual``. Other partitions are not c
 from __future__ import annotations
 
 import json
+import os
 import re
 import runpy
 import traceback
@@ -129,6 +130,7 @@ class System(BaseModel, frozen=True):
     """A system with its two partitions, without the keys that only ReFrame reads."""
 
     name: str
+    #: Where jobs are staged, without variables.
     prefix: str
     #: ReFrame's name of what loads modules, such as ``lmod``.
     modules_system: str = "nomod"
@@ -139,13 +141,14 @@ class System(BaseModel, frozen=True):
     @field_validator("prefix")
     @classmethod
     def _check_prefix(cls, value: str) -> str:
-        # ReFrame replaces variables of the environment.
-        if not value.startswith(("/", "$")):
+        # As ReFrame does, which leaves a variable that is not set as it is.
+        path = os.path.expandvars(value)
+        if not path.startswith("/") or "$" in path:
             raise ValueError(
-                f"{value!r} is a relative path: write the whole path of a directory that every node sees, "
-                "such as /scratch/virtqual"
+                f"{path!r} is a relative path, or names a variable that is not set: write the whole path of "
+                "a directory that every node sees, such as /scratch/virtqual"
             )
-        return value
+        return path
 
     @model_validator(mode="after")
     def _check_access(self) -> Self:

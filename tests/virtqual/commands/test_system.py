@@ -76,6 +76,11 @@ def test_only_what_people_know_is_left_to_be_written(centre):
     assert not list(Path(system.prefix).iterdir())
 
 
+def test_colleagues_who_use_the_file_stage_in_directories_of_their_own(centre):
+    centre.virtqual(*INIT, USER="state", code=0)
+    assert '/$USER/reframe",' in (centre.path / "site/systems/mysite.py").read_text("utf-8")
+
+
 def test_both_sides_state_the_cores_that_both_have(centre):
     show(centre, "cloud", "guest.look", "6 1 3 190000")
     # Memory that is not configured is 1.
