@@ -1,7 +1,7 @@
 """Measure what the decision promises: goal, value, bound.
 
 "<=" goals are held against the upper 95 % bound of the value, ">=" goals against the value itself, whose
-lower 95 % bound is shown. By default at least 3,000 sessions a cell, some fifteen minutes on one core;
+lower 95 % bound is shown. By default at least 3,000 sessions a cell, half an hour on one core;
 ``--full`` takes five times as many. Exits with 1 if a goal is missed. The output is Markdown.
 """
 
