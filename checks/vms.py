@@ -55,12 +55,9 @@ class VmsOfOneHost(rfm.RegressionTestPlugin):
         """The words about it in the setting, the same on both sides."""
         return f", {self.vms} VMs of one host"
 
-    @run_after("setup")
-    def take_vms_of_one_host(self):
-        """Ask Slurm for VMs of one host; the option follows any nodes in ``access``, and replaces them."""
-        if self.slot.side == "virtual":
-            vms = shared_hosts.select_nodes_of_one_host(self.partition_extras["nodes_of_hosts"], self.vms)
-            self.job.options.append(f"--nodelist={','.join(vms)}")
+    def choose_vms(self):
+        """Return VMs of one host."""
+        return shared_hosts.select_nodes_of_one_host(self.partition_extras["nodes_of_hosts"], self.vms)
 
     def check_topology(self, noted):
         """Assert that the VMs are of one host, by their names in the system file."""

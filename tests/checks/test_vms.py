@@ -1,5 +1,6 @@
 """Several VMs of one host against one native node, on the stand-in site."""
 
+import json
 import os
 import re
 import shutil
@@ -87,3 +88,12 @@ def test_ranks_in_vms_that_show_more_than_their_host_has_are_left_out(equipped):
     assert re.search(r"host-share: 2 VMs have (\d+) cores together, their host", done.stdout)
     assert "UNDECIDED namd_elapsed@water 10125 atoms, 2 ranks, 2 VMs of one host" in done.stdout
     assert {run["side"]: run["nodes"] for run in read_runs(equipped)} == NODES
+
+
+def test_a_case_of_two_nodes_takes_vms_of_two_hosts(equipped):
+    hosts = {"bare-4": ["cloud-1", "cloud-2"], "bare-5": ["cloud-3"]}
+    extras = json.dumps({"nodes_of_hosts": hosts, "memory_mib": 1024})
+    site = {**ONE_PAIR, "FAKE_NODES": "3", "FAKE_EXTRAS_cloud": extras}
+    equipped.reframe("--mode=full", "-n", "^namd_water_nodes", checks="namd.py", **site)
+    nodes = {run["side"]: run["nodes"] for run in read_runs(equipped)}
+    assert nodes == {"native": ["bare-1", "bare-2"], "virtual": ["cloud-1", "cloud-3"]}

@@ -35,6 +35,7 @@ def partition(name, **extras):
             "memory_mib": 4096,
             "llc_bytes": 2**25,
             "scale": SCALE,
+            "rdma_options": ["-d", "mlx5_0"],
             "own_scheduler": True,
             # Stand-ins take no time: started once, unless a test is about repetitions.
             "run_seconds": float(os.environ.get("FAKE_RUN_SECONDS", "0")),

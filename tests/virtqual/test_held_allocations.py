@@ -125,7 +125,7 @@ def test_the_nodes_of_a_reservation_and_as_many_as_the_session_uses_are_asked_fo
     """A session that is itself a job hands nothing of that job on."""
     hosts = {"bare": {}, "cloud": {"nodes_of_hosts": {f"host-{k}": [f"cloud-{k}"] for k in (1, 2, 3)}}}
     for name, extras in hosts.items():
-        access = [f"--partition={name}", "--reservation=quali", "-m", "block:block"]
+        access = [f"--partition={name}", "--reservation=quali", "-m", "block:cyclic"]
         site.env[f"FAKE_EXTRAS_{name}"] = json.dumps({"session_access": access, **extras})
     site.fault("nodes", "3")
     done = site.virtqual(*ON, "--nodes", "2", FAKE_NODES="3", SLURM_JOB_ID="7", SLURM_NTASKS="1", code=0)
@@ -133,13 +133,13 @@ def test_the_nodes_of_a_reservation_and_as_many_as_the_session_uses_are_asked_fo
     assert "It uses 2 of 3 nodes of each side (--nodes)." in said
     asked = (site.path / "slurm/asked").read_text()
     assert not re.search("^SLURM_(JOB|NTASKS)", asked, re.MULTILINE)
-    assert re.findall(r"--partition=(\w+) --reservation=quali -m block:block --nodes=2 ", asked) == [
+    assert re.findall(r"--partition=(\w+) --reservation=quali -m block:cyclic --nodes=2 ", asked) == [
         *("bare", "cloud")
     ]
     # Slurm takes it for each step from the step's own options.
     scripts = [file.read_text() for file in (site.path / "slurm/reframe").rglob("lammps*/rfm_job.sh")]
     assert scripts
-    assert all("--distribution=block:block " in text for text in scripts)
+    assert all("--distribution=block:cyclic " in text for text in scripts)
     assert {node for run in site.session()["runs"] for node in run["nodes"]} == {
         f"{partition}-{k}" for partition in ("bare", "cloud") for k in (1, 2)
     }

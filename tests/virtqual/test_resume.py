@@ -35,7 +35,7 @@ def test_it_goes_on_with_the_pairs_that_are_left(site):
     before = finished(site)
     assert len(before) >= 3
     done = site.virtqual("qualify", "--resume", name, code=0)
-    assert f"{len(before)} runs of it count. Interrupted" in site.words(done)
+    assert f"Runs of it that count: {len(before)}. Interrupted" in site.words(done)
     session = site.session()
     assert session["outcome"] == "WITHIN"
     assert [one["ended"] for one in session["resumed"]] == ["Interrupted: nothing is concluded."]

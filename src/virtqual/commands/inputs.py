@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
+from virtqual.files.wording import pluralize
 from virtqual.inputs import declarations, fetched
 from virtqual.inputs.declarations import Input
 from virtqual.report.console import verbatim
@@ -34,7 +35,7 @@ def _describe_state(declared: Input, *, read_files: bool = False) -> tuple[str, 
         files = fetched.verify(declared, read_files=read_files).files
     except VirtqualError as error:
         return str(error), False
-    return f"here, {len(files)} files{' read and' if read_files else ','} as fetched", True
+    return f"here, {pluralize(len(files), 'file')}{' read and' if read_files else ','} as fetched", True
 
 
 @app.command("list")
@@ -67,8 +68,8 @@ def fetch(
         except VirtqualError as error:
             errors.append(error)
             continue
-        megabytes = sum(file.size for file in listed.files.values()) / 1e6
-        _console.print(f"  {len(listed.files)} files, {megabytes:.0f} MB, sha256 {listed.sha256}")
+        count, megabytes = len(listed.files), sum(file.size for file in listed.files.values()) / 1e6
+        _console.print(f"  {pluralize(count, 'file')}, {megabytes:.0f} MB, sha256 {listed.sha256}")
     if errors:
         worst = max(errors, key=lambda error: error.exit_code)
         raise type(worst)("; ".join(map(str, errors)))

@@ -146,7 +146,7 @@ def _describe_assumptions(planned: Forecast) -> Iterator[str]:
         cuts = "cuts" if planned.first_round_s.low > limit else "may cut"
         yield (
             f"--time in extras.session_access is {format_time(Range(limit, limit))}: it {cuts} the session "
-            "off, and `virtqual qualify --resume` goes on."
+            "off, and `virtqual qualify --resume last` goes on."
         )
     if unmeasured := [case.assumed_s for case in planned.cases if len(case.seconds) < len(SIDES)]:
         count = len(unmeasured)

@@ -71,6 +71,6 @@ def check() -> None:
     changes = []
     for stack in stacks:
         if sentences := list(stack.find_changes()):
-            changes += [*sentences, f"{manifest.name_setup(stack.name)} sets it up again"]
+            changes += [*sentences, f"{manifest.name_setup(stack.name, again=True)} sets it up again"]
     if changes:
         raise InfrastructureError("\n  ".join(["files have changed:", *changes]))

@@ -60,10 +60,11 @@ def _show(session: Session, console: Console) -> None:
     """Print how much slower each host was than the others of its kind but outliers, in each metric."""
     verdicts = [verdict for verdict in session.verdicts if verdict.hosts]
     if not verdicts:
-        console.print(
-            "No node can be told from another: a sweep needs nodes that all work at once "
-            "(docs/system-file.md, All nodes at once)."
-        )
+        if session.verdicts:
+            console.print(
+                "No node can be told from another: a sweep needs nodes that all work at once "
+                "(docs/system-file.md, All nodes at once)."
+            )
         return
     rows: list[tuple[str, str, set[str]]] = []
     for side in SIDES:

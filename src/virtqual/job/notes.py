@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from virtqual.files import reading
+from virtqual.files.wording import pluralize
 from virtqual.identity import Host, Identity, Load, cpus, gather, readers
 from virtqual.identity.load import COUNTERS, between, worst
 from virtqual.stack import loaded
@@ -272,5 +273,6 @@ def check_binding(
     used_nodes = {task.node for task in tasks}
     if len(used_nodes) != nodes:
         raise NotesError(
-            f"the tasks ran on {len(used_nodes)} nodes ({', '.join(sorted(used_nodes))}), not on {nodes}"
+            f"the tasks ran on {pluralize(len(used_nodes), 'node')} ({', '.join(sorted(used_nodes))}), not "
+            f"on {nodes}"
         )

@@ -200,7 +200,7 @@ def overcommit(native: Identity, virtual: Identity) -> Found:
     if host.memory_reserved is False:
         yield f"{host.source}: the VM's memory is not reserved"
     if seen(host.other_vms) and host.other_vms:
-        yield f"{host.source}: {host.other_vms} other VMs on the host"
+        yield f"{host.source}: {pluralize(host.other_vms, 'other VM')} on the host"
     if seen(host.vms_per_host):
         # Its host is taken to be what native nodes are.
         together = [shares.size(virtual)] * host.vms_per_host

@@ -47,6 +47,10 @@ class NamdRun:
 def parse(text: str) -> NamdRun:
     """Read the log of exactly one run without errors."""
     refuse_lines(NAME, "^(?:FATAL )?ERROR:", text)
+    if "Charm++> Running in SMP mode" in text:
+        raise OutputError(
+            NAME, "threads of communication (SMP mode) share the cores of its ranks: use a build without SMP"
+        )
 
     def find_value(pattern: str, what: str) -> str:
         return single(NAME, pattern, text, what)[1]

@@ -82,7 +82,8 @@ def _check_own_node(job: Qualification) -> None:
     for side in SIDES:
         count = job.watch.working(side)
         if len(_list_other_nodes(job, side)) < count:
-            fewer = f", or --nodes {count - 1}" if count > 1 else ""
+            can_shrink = count > 1 and job.system.use_nodes(count - 1) is not job.system
+            fewer = f", or --nodes {count - 1}" if can_shrink else ""
             own_node, name = os.environ["SLURMD_NODENAME"], job.system.partition(side).name
             raise UsageError(
                 f"this session runs on {own_node}, and asks for every node ({count}) of partition {name}: it "

@@ -55,7 +55,7 @@ def ask_hosts(system: System) -> System:
         if differences := host_records.find_different_builds(records):
             raise RefusedError(
                 f"the hosts of {system.name} run different builds: {'; '.join(differences)}. "
-                "Bring all to one build, or leave the others out of extras.nodes_of_hosts, extras.nodes "
-                "and access"
+                "Bring all to one build, or leave the others out of extras.nodes_of_hosts, extras.nodes, "
+                "access and extras.session_access"
             )
     return system

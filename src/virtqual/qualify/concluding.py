@@ -12,6 +12,7 @@ from typing import Any
 from virtqual import paths
 from virtqual.errors import exit_code_of
 from virtqual.files.records import write_file
+from virtqual.files.wording import pluralize
 from virtqual.harness import catalogue
 from virtqual.references import project_references
 from virtqual.report import junit, page
@@ -109,7 +110,7 @@ def mark_broken(session: Session, error: Exception) -> Session:
     """Write into a session that an error has ended it; see `conclude_failed`."""
     session.outcome, session.qualified = "BROKEN", UNJUDGED_ANSWERS["BROKEN"]
     session.exit_code = exit_code_of(error)
-    runs = f"; its {len(session.runs)} runs are kept" if session.runs else ""
+    runs = f"; it keeps {pluralize(len(session.runs), 'run')}" if session.runs else ""
     session.conclusion = f"Nothing is concluded: {str(error) or type(error).__name__}{runs}."
     session.next_step = session.resume_hint
     return session

@@ -122,7 +122,7 @@ def resume(name: str, resumed_by: Request, screen: Terminal, locks: ExitStack) -
     log.reopen()
     ended = begun.conclusion or "It ended before anything was concluded."
     log.append(Resumed(resumption=Resumption(time=now, ended=ended, node_lost=begun.node_lost)))
-    notes = [f"It began at {begun.created}, and {len(begun.runs)} runs of it count. {ended}"]
+    notes = [f"It began at {begun.created}. Runs of it that count: {len(begun.runs)}. {ended}"]
     if begun.build_is_stated:
         notes.append(f"The hypervisor is still the same: {_STATED_NOTE}")
     looks, first_pairs = plan.look_schedule(request, chosen)
@@ -143,7 +143,7 @@ def _begin_watch(system: System, screen: Terminal) -> Watch:
     for directory in (prefix, prefix / "stage", prefix / "output"):
         if directory.exists() and not os.access(directory, os.W_OK):
             raise InfrastructureError(
-                f"{system.file}: system.prefix: {directory} is another user's: name a directory of each "
+                f"{system.file}: system.prefix: {directory} cannot be written: name a directory of each "
                 "user's own, such as /scratch/virtqual-$USER"
             )
     watch = Watch(system)
@@ -416,13 +416,14 @@ def find_stack(name: str, system: System) -> Manifest:
         raise UsageError(f"no stack {name!r}: {suggest(name, stacks)}")
     stack = stacks[name] if name else next(iter(stacks.values()))
     if changed := list(stack.find_changes()):
-        again = manifest.name_setup(stack.name)
+        again = manifest.name_setup(stack.name, again=True)
         raise InfrastructureError(f"stack {stack.name!r}: {'; '.join(changed)}; {again} sets it up again")
     modules = sorted({module for program in stack.programs for module in program.modules})
     if modules and system.modules_system == "nomod":
         raise UsageError(
             f"stack {stack.name!r} loads modules ({list_names(modules, 3)}), and the file of system "
-            f"{system.name!r} has no key modules_system. Write 'lmod', or 'envmod' for Environment Modules"
+            f"{system.name!r} states none that loads them: modules_system is 'lmod', or 'envmod' for "
+            "Environment Modules"
         )
     return stack
 

@@ -127,7 +127,8 @@ class Terminal:
         self.hosts(session.verdicts, session.outliers)
         self._findings(session)
         self._not_measured(session)
-        if not any(run.reference == "held" for run in session.runs):
+        has_missed = any(failure.kind == "reference" for failure in session.failures)
+        if session.runs and not (has_missed or any(run.reference == "held" for run in session.runs)):
             self._dim("No absolute reference: this system's native hardware is not proven.")
         self.console.print()
         self.console.print(Text(printable(session.message, MAX_VALUE_CHARS), style="bold"))

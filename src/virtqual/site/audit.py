@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
-from virtqual.files.wording import list_names, node_sort_key, suggest
+from virtqual.files.wording import list_names, node_sort_key, pluralize, suggest
 from virtqual.identity import seen
 from virtqual.site import slurm
 from virtqual.site.hosts import shorten
@@ -61,7 +61,7 @@ def _compare_sizes(system: System, side: str, in_slurm: SlurmPartition) -> Itera
     if len(nodes) < partition.extras.nodes:
         yield (
             f"{system.name_key(side, 'extras.nodes')}: states {partition.extras.nodes}, but partition "
-            f"{in_slurm.name} has {len(nodes)} nodes that the options of jobs allow"
+            f"{in_slurm.name} has {pluralize(len(nodes), 'node')} that the options of jobs allow"
         )
     for key, field, stated in (
         ("processor.num_cpus", "cpus", partition.processor["num_cpus"]),

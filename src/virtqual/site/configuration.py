@@ -13,6 +13,7 @@ from virtqual import paths
 from virtqual.errors import UsageError, VirtqualError
 from virtqual.files.wording import suggest
 from virtqual.site import held, systems
+from virtqual.site.options import parse_options
 from virtqual.site.systems import Partition, System, SystemFile
 from virtqual.stack import manifest
 from virtqual.stack.manifest import Manifest
@@ -150,6 +151,7 @@ def _configure_system(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any
             keys = {
                 "environs": environments,
                 **keys,
+                "access": _complete_access(partition),
                 "features": partition.all_features,
                 "prepare_cmds": [*keys.get("prepare_cmds", ()), EXIT_ON_ERROR],
                 "sched_options": {**_choose_scheduler_options(partition), **keys.get("sched_options", {})},
@@ -159,6 +161,12 @@ def _configure_system(file: SystemFile, stacks: list[Manifest]) -> dict[str, Any
                 keys |= session.list_changed_keys(partition)
         partitions.append(keys)
     return {**raw, "partitions": partitions}
+
+
+def _complete_access(partition: Partition) -> list[str]:
+    """Return the options of a single job, whose tasks fill one socket after the other unless they say how."""
+    is_stated = "--distribution" in parse_options(partition.access)
+    return [*partition.access, *([] if is_stated else [f"--distribution={held.DISTRIBUTION}"])]
 
 
 def _choose_scheduler_options(partition: Partition) -> dict[str, Any]:

@@ -17,6 +17,8 @@ STEP = "step"
 MAX_WAITING_CASES = 10_000
 #: How many nodes of each side a session uses unless ``--nodes`` says otherwise: no check takes more.
 DEFAULT_NODES = 8
+#: Slurm alternates between sockets by default, and a VM may show others than its host.
+DISTRIBUTION = "block:block"
 
 Nodes = Mapping[str, Sequence[str]]
 
@@ -63,12 +65,12 @@ def rotate(rotated: Nodes, of: int, nodes: int) -> Rotation:
 def list_step_options(jobs: Mapping[str, str], partition: Partition) -> list[str]:
     """Return the options by which `srun` starts a step in a partition's component of an allocation."""
     # A step does not take the distribution over from its job.
-    distribution = partition.job_options.get("--distribution")
+    distribution = partition.job_options.get("--distribution", DISTRIBUTION)
     return [
         # Slurm finds the others by the id of the first.
         f"--jobid={next(iter(jobs.values()))}",
         f"--het-group={list(jobs).index(partition.name)}",
-        *([f"--distribution={distribution}"] if distribution else []),
+        f"--distribution={distribution}",
     ]
 
 

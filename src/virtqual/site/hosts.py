@@ -55,6 +55,18 @@ def select_nodes_of_one_host(hosts: Hosts, count: int) -> tuple[str, ...]:
     return next((tuple(vms[:count]) for vms in hosts.values() if len(vms) >= count), ())
 
 
+def select_nodes_of_hosts(hosts: Hosts, count: int) -> tuple[str, ...]:
+    """Return a node of each of `count` hosts; none if there are fewer.
+
+    Examples
+    --------
+    >>> hosts = {"a": ("vm1", "vm2"), "b": ("vm3", "vm4")}
+    >>> select_nodes_of_hosts(hosts, 2), select_nodes_of_hosts(hosts, 3)
+    (('vm1', 'vm3'), ())
+    """
+    return tuple(vms[0] for vms in list(hosts.values())[:count]) if count <= len(hosts) else ()
+
+
 def find_hosts(hosts: Hosts, nodes: Iterable[str], side: Literal["native", "virtual"]) -> dict[str, str]:
     """Return the host of each node, by the first part of its name, so that both sides name it alike.
 

@@ -91,6 +91,16 @@ class Partition(BaseModel, frozen=True):
     processor: Processor
     extras: PartitionExtras
 
+    @model_validator(mode="after")
+    def _check_rdma(self) -> Self:
+        names_device = any(option.startswith(("-d", "--ib-dev")) for option in self.extras.rdma_options)
+        if "rdma" in self.features and not names_device:
+            raise ValueError(
+                "extras.rdma_options: names no device, and perftest would take the first: write such as "
+                "['-d', 'mlx5_0']"
+            )
+        return self
+
     @property
     def job_options(self) -> dict[str, str]:
         """The options of a session's jobs with their values, under their long names."""

@@ -23,13 +23,13 @@ _MEANINGS = {
     "Reservation": "its reservation has not begun, or is there no more; `scontrol show reservation` says it",
     "QOSMaxWall": "the QOS allows no job of this --time",
     "AssocMaxWall": "the account allows no job of this --time",
-    "QOS": "a limit of the QOS; ask for fewer nodes (--nodes), or by another QOS",
-    "Assoc": "a limit of the account; ask for fewer nodes (--nodes), or by another account",
-    "MaxNodePerAccount": "a limit of the account; ask for fewer nodes (--nodes)",
-    "PartitionNodeLimit": "the partition allows no job of so many nodes; ask for fewer (--nodes)",
+    "QOS": "a limit of the QOS; end other jobs, ask for fewer nodes, or by another QOS",
+    "Assoc": "a limit of the account; end other jobs, ask for fewer nodes, or by another account",
+    "MaxNodePerAccount": "a limit of the account; end other jobs, or ask for fewer nodes",
+    "PartitionNodeLimit": "the partition allows no job of so many nodes; ask for fewer",
     "PartitionTimeLimit": "the partition allows no job of this --time",
     "Partition": "the partition takes no jobs at present",
-    "Licenses": "a licence that it asks for is in use; a session needs none",
+    "Licenses": "a licence that it asks for is in use; session_access needs none that keeps both sides apart",
     "BadConstraints": "no nodes have what its options ask for",
     "Invalid": "Slurm does not know its account or QOS any more",
     "JobHeldAdmin": "an administrator holds it back",
@@ -47,7 +47,7 @@ def explain_reason(reason: str) -> str:
     Examples
     --------
     >>> explain_reason("QOSMaxNodePerUserLimit")
-    'QOSMaxNodePerUserLimit: a limit of the QOS; ask for fewer nodes (--nodes), or by another QOS'
+    'QOSMaxNodePerUserLimit: a limit of the QOS; end other jobs, ask for fewer nodes, or by another QOS'
     >>> explain_reason("FrontEndDown")
     'FrontEndDown'
     """

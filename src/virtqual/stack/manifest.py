@@ -25,7 +25,7 @@ from virtqual.files.reading import compute_sha256
 FILE = "manifest.json"
 NO_STACK_MESSAGE = (
     "no stack is set up: ci/build-stack builds one, `virtqual stack register --modules FILE` takes installed "
-    "programs, ci/setup takes Debian 12's (docs/stack.md)"
+    "programs, ci/setup --no-cluster takes Debian 12's (docs/stack.md)"
 )
 
 
@@ -187,9 +187,11 @@ def find_stacks(stacks: Path) -> dict[str, Manifest | InfrastructureError]:
     return dict(sorted(manifests.items(), key=rank))
 
 
-def name_setup(stack: str) -> str:
-    """Return the command that sets up a stack, for people."""
-    commands = {"registry": "ci/setup --stack registry", "spack": "ci/build-stack"}
+def name_setup(stack: str, *, again: bool = False) -> str:
+    """Return the command that sets up a stack, for people; `again` if its files have changed since."""
+    if again and stack == "spack":
+        return "`virtqual stack register` (ci/build-stack, if files of Spack itself have changed)"
+    commands = {"registry": "ci/setup --no-cluster --stack registry", "spack": "ci/build-stack"}
     return commands.get(stack, "`virtqual stack register --modules FILE`")
 
 

@@ -156,10 +156,12 @@ def _noise_text(case: Case, answer: RuleAnswer) -> str:
     reached, allowed = (_share_of_native(case, distance)[worst] for distance in (reach, margin))
     wide = f"{reached:.1%}{size}, the margin is {allowed:.1%}"
     if case.baseline is not None:
+        earlier, more = len(case.baseline.chosen), ""
+        if earlier < LOOKS[-1]:
+            more = f"record it with more (virtqual qualify --pairs {LOOKS[-1]}), or "
         return (
             f"noise too high: with {LOOKS[-1]} pairs the change would be known to {wide}; the earlier "
-            f"session has {len(case.baseline.chosen)} pairs: record it with more (virtqual qualify "
-            f"--pairs {LOOKS[-1]}), or record the noise (virtqual propose)"
+            f"session has {earlier} pairs: {more}record the noise (virtqual propose)"
         )
     pairs = LOOKS[-1] * case.runs.places.width
     return (

@@ -690,6 +690,7 @@ def test_two_runs_in_one_file_are_refused(name):
         ("netpipe.pingpong.out", "0.00000171\n", "0.00000171", "NetPIPE output: the last row is cut off"),
         ("osu.latency.out", " 405.89\n", " 405", "OSU output: line .. is cut off"),
         ("perftest.send_lat.out", "9.46 ", "", "perftest output: a row of the table has not 9 columns"),
+        ("namd.water.out", "Info: 10125 ATOMS", "Charm++> Running in SMP mode: 2", "without SMP"),
         ("namd.water.out", "Info: 10125 ATOMS", "ERROR: lost\nInfo: 10125 ATOMS", "output: line 113: ERROR"),
         ("namd.water.out", "WallClock: 6.643943", "WallClock: 0.000000", "NAMD output: wall clock: 0.000"),
         ("namd.water.out", "\nENERGY:     150 ", "\nENERGY:     100 ", "energies of step 100 are there"),

@@ -92,11 +92,11 @@ def test_an_allocation_names_no_more_nodes_than_it_asks_for(commands):
 
 def test_steps_of_runs_and_of_the_probe_have_the_distribution_that_the_session_asks_for():
     """A step does not take it over from its job."""
-    for options in ([], ["-m", "block:block"]):
+    for options, placed in (([], "block:block"), (["-m", "block:cyclic"], "block:cyclic")):
         stated = partition(session=["--partition=long", *options]).model_copy(update={"name": "vm"})
         assert held.list_step_options({"bare": "7", "vm": "8"}, stated) == [
             *("--jobid=7", "--het-group=1"),
-            *(["--distribution=block:block"] if options else []),
+            f"--distribution={placed}",
         ]
 
 

@@ -93,6 +93,7 @@ def change_key(system, path, value):
         ({"vm.extras.numa_hidden": "no"}, "[vm].extras.numa_hidden: 'no' is neither True nor False"),
         ({"bare.extras.nodes": "2"}, "[bare].extras.nodes: '2' is no whole number"),
         ({"bare.extras.rdma_options": "-d mlx5_0"}, "rdma_options: '-d mlx5_0' is no list"),
+        ({"bare.extras.rdma_options": []}, "rdma_options: names no device"),
         ({"bare.extras.hypervisor": {}}, "[bare].extras.hypervisor: is not a key"),
         ({"prefx": 1}, "system.prefx: is not a key of ReFrame's systems: did you mean prefix"),
         ({"vm.env_var": []}, "[vm].env_var: is not a key of ReFrame's systems: did you mean"),

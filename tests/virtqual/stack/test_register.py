@@ -234,6 +234,9 @@ def test_the_commands(fake, environment, tmp_path, monkeypatch):
     (fake.root / "store/stream/bin/stream_c.exe").write_bytes(b"another")
     output = start("check", code=5)
     assert "stream_c.exe has changed" in output
-    assert "ci/build-stack sets it up again" in output
+    assert (
+        "`virtqual stack register` (ci/build-stack, if files of Spack itself have changed) sets it up"
+        in output
+    )
     (tmp_path / "stacks/spack/manifest.json").write_text('{"schema": "virtqual-stack/0"}')
     assert "ci/build-stack sets the stack up again" in start("check", code=5)
