@@ -31,8 +31,7 @@ class Throughput(Together, Lammps):
         self.choose(PROBLEM)
         self.steps = STEPS[self.scale]
         self.job.launcher.options.append("--mpi=none")
-        # ReFrame writes values into the job script as they are.
-        self.env_vars["VIRTQUAL_WITHIN"] = f"'env {' '.join(f'-u {name}' for name in STEP_VARIABLES)}'"
+        self.env_vars["VIRTQUAL_WITHIN"] = f"env {' '.join(f'-u {name}' for name in STEP_VARIABLES)}"
 
     def read(self):
         """Assert the physics of each copy; then add the runs a day of all."""

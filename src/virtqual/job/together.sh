@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs a program on all tasks at the same time: no task begins before all tasks are there.  Called as
-# `together.sh ./task.sh PROGRAM OPTION...`.  Notes times by the task's clock for virtqual.job.together.
+# Runs a program on all tasks at the same time: no task begins before all tasks are there.  Called by task.sh as
+# `together.sh PROGRAM OPTION...`.  Notes times by the task's clock for virtqual.job.together.
 rank=${SLURM_PROCID:?} tasks=${SLURM_NTASKS:?}
 note=virtqual.together.$rank
 tries=3000
