@@ -68,4 +68,4 @@ def test_a_step_loads_the_modules(centre):
 
 def test_a_system_that_loads_no_modules_is_refused(centre):
     done = centre.lammps(FAKE_MODULES_SYSTEM="nomod", code=1)
-    assert "'centre' loads modules (lammps/1), and the file of system 'testsite' has no" in centre.words(done)
+    assert "'centre' loads modules (lammps/1), and the file of system 'testsite' states" in centre.words(done)
