@@ -190,6 +190,13 @@ def test_another_partition_is_nobodys_business(example, place, configure):
     assert (bare["environs"], bare["features"]) == (["no-stack"], ["native", "rdma", "multinode", "numa"])
 
 
+def test_tasks_fill_one_socket_after_the_other_unless_the_site_says_how(example, configure):
+    example["partitions"][0]["access"] += ["-m", "block:cyclic"]
+    bare, vm = (partition["access"] for partition in configure(example)["systems"][0]["partitions"])
+    assert bare == example["partitions"][0]["access"]
+    assert vm == [*example["partitions"][1]["access"], "--distribution=block:block"]
+
+
 def test_job_scripts_are_login_shells_if_the_system_has_modules(example, configure):
     settings = {"use_login_shell": True, "resolve_module_conflicts": False, "target_systems": ["example"]}
     assert configure(example)["general"][1:] == [settings]
