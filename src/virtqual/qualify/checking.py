@@ -199,7 +199,7 @@ def _compare_documents(session: Session, directory: Path) -> Iterator[str]:
         with suppress(OSError):
             is_same = is_same or reading.read_bytes(file, links=False) == content
         if not is_same:
-            yield f"{file}: is not what the log tells; remove it, the next session writes it again"
+            yield f"{file}: is not what the log tells; remove it: `virtqual report` and `show` read the log"
     report = directory / page.FILE
     with suppress(OSError):
         digest = page.read_log_digest(reading.read_bytes(report, links=False))
