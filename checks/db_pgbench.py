@@ -7,7 +7,7 @@ from .asked import as_asked
 from .offered import Offered
 
 CONNECTIONS_PER_CORE = 4
-# With fewer branches than connections it would measure their wait for each other's (pgbench's manual).
+# With a smaller factor than connections, it would measure how these wait for each other (pgbench's manual).
 MAX_SCALE_FACTOR, SCALE_FACTOR_MIB = 64, 16
 SCRIPT = "<builtin: TPC-B (sort of)>"
 PEAK_SECONDS = {"small": 5, "standard": 20}

@@ -31,7 +31,7 @@ from virtqual.references import project_metrics
 from virtqual.runs import MeasuredValues, Run
 from virtqual.site import held, slurm
 from virtqual.site.extras import VirtualExtras
-from virtqual.site.hosts import find_hosts, select_nodes_of_hosts
+from virtqual.site.hosts import count_max_nodes, find_hosts, select_nodes_of_hosts
 from virtqual.site.options import parse_options
 
 from .selection import Selection
@@ -100,28 +100,29 @@ class Sampled(Selection):
 
     @run_after("setup")
     def take_place(self):
-        """Take the nodes of its place if the runs of a session rotate, else VMs of hosts as it needs them."""
-        nodes = held.read().list_places(self.current_partition.name, self.nodes)
-        if nodes:
+        """Take the nodes of its place if the runs of a session rotate, else the VMs that it chooses."""
+        session = held.read()
+        if nodes := session.list_places(self.current_partition.name, self.nodes):
             self.named_nodes = order.choose_nodes(self.slot, nodes, self.rotation)
+            if self.nodes > 1 and not session.jobs:
+                # They share the network: of jobs with one name Slurm runs one at a time.
+                self.job.options += ["--dependency=singleton", "--job-name=virtqual-on-several-nodes"]
         else:
             self.named_nodes = list(self.choose_vms()) if self.slot.side == "virtual" else []
         if self.named_nodes:
             # It follows any nodes in `access`, and replaces them.
             self.job.options.append(f"--nodelist={','.join(self.named_nodes)}")
-        if nodes and self.nodes > 1 and not held.read().jobs:
-            # They share the network: of jobs with one name Slurm runs one at a time.
-            self.job.options += ["--dependency=singleton", "--job-name=virtqual-on-several-nodes"]
         # `StepScheduler` sorts the waiting cases by this tuple.
         self.job.turn = self.case, not self.warm_up, self.slot.pair
 
     def choose_vms(self):
         """Return VMs of as many hosts as it takes nodes, if hosts have several VMs; none if any will do."""
         hosts = self.partition_extras.get("nodes_of_hosts", {})
-        vms = sum(map(len, hosts.values()))
-        if self.nodes == 1 or vms == len(hosts) or vms != self.partition_extras["nodes"]:
-            return ()
-        return select_nodes_of_hosts(hosts, self.nodes)
+        # Of more VMs than a session holds, it is not known here which it holds.
+        holds_all = sum(map(len, hosts.values())) == self.partition_extras["nodes"]
+        if self.nodes > 1 and holds_all and count_max_nodes(hosts) > 1:
+            return select_nodes_of_hosts(hosts, self.nodes)
+        return ()
 
     def note_around(self, program):
         """Have the job note its nodes and tasks around `program`, which is quoted for the shell."""

@@ -29,7 +29,8 @@ _MEANINGS = {
     "PartitionNodeLimit": "the partition allows no job of so many nodes; ask for fewer",
     "PartitionTimeLimit": "the partition allows no job of this --time",
     "Partition": "the partition takes no jobs at present",
-    "Licenses": "a licence that it asks for is in use; session_access needs none that keeps both sides apart",
+    "Licenses": "a licence that it asks for is in use; one for a shared machine does not belong in "
+    "session_access",
     "BadConstraints": "no nodes have what its options ask for",
     "Invalid": "Slurm does not know its account or QOS any more",
     "JobHeldAdmin": "an administrator holds it back",
