@@ -40,7 +40,9 @@ SIGILL_CODE = 128 + signal.SIGILL
 JOB_FILES = Path(virtqual.job.__file__).parent
 #: The sentence of a script of ours that gave up.
 WHY_FILE = "virtqual.why"
-MAX_ERROR_BYTES = 1000
+MAX_ERROR_BYTES = 2000
+#: How many of the last lines of a job's standard error are shown: srun's own words may stand before others.
+MAX_ERROR_LINES = 8
 
 
 class Sampled(Selection):
@@ -207,14 +209,14 @@ class Sampled(Selection):
             raise SanityError(_describe(error)) from error
 
     def _read_last_errors(self):
-        """Return the last two lines of the job's standard error; none if it could not be written."""
+        """Return the last lines of the job's standard error; none if it could not be written."""
         path = Path(self.stagedir) / self.job.stderr
         if not path.is_file():
             return ""
         with path.open("rb") as errors:
             errors.seek(-min(errors.seek(0, os.SEEK_END), MAX_ERROR_BYTES), os.SEEK_END)
             lines = errors.read().decode("utf-8", "replace").splitlines()
-        return "; ".join([line.strip() for line in lines if line.strip()][-2:])
+        return "; ".join([line.strip() for line in lines if line.strip()][-MAX_ERROR_LINES:])
 
     def read_repetitions(self):
         """Return the typical values of all repetitions; each must be right, and measure the same."""

@@ -137,8 +137,8 @@ def test_unknown_for_some_seconds_is_a_restart(watch):
             "completing",
             "",
             610,
-            "node vm1 has been completing for 600 s: it does not release a job (extras.timeouts.completing is "
-            "how long an epilog may take)",
+            "node vm1 has been completing for 600 s: it does not release a job "
+            "(extras.timeouts.completing is how long an epilog may take)",
         ),
     ],
 )
