@@ -116,8 +116,10 @@ def test_an_environment_that_was_left_half_made_is_made_again(run, checkout, tmp
     """The script was killed while venv installed pip."""
     write_program(tmp_path / "bin/python3", PYTHON.format(name="python3", too_old=0))
     write_program(checkout / ".venv/bin/python", "#!/bin/sh\necho No module named pip >&2\nexit 1\n")
+    (checkout / ".venv/bin/python3").symlink_to("python")
     (checkout / ".venv/pyvenv.cfg").touch()
-    run("venv", code=0, PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
+    # `ci/activate` has put the environment first.
+    run("venv", code=0, PATH=f"{checkout}/.venv/bin:{tmp_path}/bin:{os.environ['PATH']}")
     assert (checkout / "taken").exists()
 
 
