@@ -232,7 +232,8 @@ def is_site_shared() -> bool:
 
 def trusted_owners() -> frozenset[int]:
     """Return who may own files: this user, root, and the owner of the checkout, whose code runs already."""
-    owners = {0, os.geteuid()}
+    # In a user namespace root may be a user without a number: the owner of the root directory.
+    owners = {0, os.geteuid(), Path("/").stat().st_uid}
     with suppress(OSError):
         owners.add(root().stat().st_uid)
     return frozenset(owners)

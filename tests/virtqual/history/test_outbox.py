@@ -221,18 +221,18 @@ def test_a_url_that_apprise_cannot_read_is_not_shown(tmp_path, senders_of, capfd
 
 #: Forms of apprise's documentation and of the services', with made-up secrets.
 URLS_WITH_SECRETS = (
-    "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#hpc",
-    "https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ",
-    "tgram://123456789:abcdefg_hijklmnop/12315544/",
-    "discord://4174216298/JHMHI8qBe7bk2ZwO5U711o3dV_js",
-    "https://discord.com/api/webhooks/4174216298/JHMHI8qBe7bk2ZwO5U711o3dV_js",
-    "matrixs://bot:made-up@matrix.site.org/#room",
-    "gotify://push.site.org/A1b2C3d4E5f6G7h",
-    "workflows://prod-1.westeurope.logic.azure.com:443/0123456789abcdef0123456789abcdef/made_up_signature/",
-    "mailtos://virtqual:made-up@site.org",
-    "jsons://monitoring.site.org/hook?+Authorization=Bearer%20made-up",
-    "jsons://monitoring.site.org/hook?+X-Api-Key=made-up",
-    "forms://monitoring.site.org/hook?-token=made-up",
+    "slack://TMADEUP00/BMADEUP00/madeupmadeupmadeupmadeup/#hpc",
+    "https://hooks.slack.com/services/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",
+    "tgram://123456789:madeup_madeup_madeup/12345678/",
+    "discord://1234567890/madeupmadeupmadeup_madeup",
+    "https://discord.com/api/webhooks/1234567890/madeupmadeupmadeup_madeup",
+    "matrixs://bot:madeup@matrix.site.org/#room",
+    "gotify://push.site.org/madeupmadeup",
+    "workflows://prod-1.westeurope.logic.azure.com:443/0123456789abcdef0123456789abcdef/madeupmadeup/",
+    "mailtos://virtqual:madeup@site.org",
+    "jsons://monitoring.site.org/hook?+Authorization=Bearer%20madeup",
+    "jsons://monitoring.site.org/hook?+X-Api-Key=madeup",
+    "forms://monitoring.site.org/hook?-token=madeup",
 )
 
 
@@ -244,7 +244,7 @@ def test_a_secret_does_not_belong_into_notify_yaml(senders_of, capfd, url):
     ) as e:
         senders_of(f"channels: {{chat: {{url: '{url}'}}}}")
     said = str(e.value) + "".join(capfd.readouterr())
-    assert not any(part in said for part in ("made-up", "TIiajk", "hijklmnop", "JHMHI8", "A1b2C3", "made_up"))
+    assert "madeup" not in said
 
 
 @pytest.mark.parametrize(
