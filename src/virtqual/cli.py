@@ -72,8 +72,13 @@ class _OnDemand(TyperGroup):
                 # A character that the locale cannot print must not end a session.
                 stream.reconfigure(errors="replace")
         with report_errors():
-            paths.check_state()
             return super().invoke(ctx)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        # `check` names all files that others can change, and its help promises 4.
+        if args[:1] != ["check"] and "--help" not in args:
+            paths.check_directories()
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)

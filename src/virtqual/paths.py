@@ -2,7 +2,7 @@
 
 ``VIRTQUAL_ROOT``
     The project checkout, which holds ``checks/``, ``reframe/`` and ``references/``.  Default: the
-    directory above ``src/`` of an editable installation, else the working directory.
+    directory above ``src/`` of an editable installation.  Another installation needs the variable.
 ``VIRTQUAL_SITE``
     Directory of what belongs to the centre: ``systems/``, ``references/``, ``checks/``, ``spack/``,
     ``stacks/``, ``inputs/`` and ``notify.yaml``.  No session changes it; several people may use one, which
@@ -12,23 +12,43 @@
     cluster must see it, and stacks and inputs of the site, at the same path.
 ``VIRTQUAL_STATE_SHARED``
     ``1``: other users may own the state directory and write to it.  They can then run commands as this user.
+``VIRTQUAL_SITE_SHARED``
+    ``1``: the same of the site directory, such as of a group of operators.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+from virtqual import trust
 from virtqual.errors import InfrastructureError, UsageError
+from virtqual.trust import Fault
+
+#: Directories of a site whose files are run, or decide what passes.
+_SITE_DIRECTORIES = ("systems", "checks", "references", "spack")
 
 
 def root() -> Path:
-    """Return the project checkout."""
+    """Return the project checkout.
+
+    Raises
+    ------
+    UsageError
+        virtqual is not installed from a checkout, and no variable names one.
+    """
     if root_name := os.environ.get("VIRTQUAL_ROOT"):
         return Path(root_name).resolve()
     checkout = Path(__file__).resolve().parents[2]
-    return checkout if (checkout / "checks").is_dir() else Path.cwd()
+    if not (checkout / "checks").is_dir():
+        # Never the working directory: its files would be run.
+        raise UsageError(
+            "virtqual is installed without its checkout, which has the checks: let VIRTQUAL_ROOT name it"
+        )
+    return checkout
 
 
 def find_site() -> Path:
@@ -56,11 +76,102 @@ def state() -> Path:
     return Path(os.environ.get("VIRTQUAL_STATE") or root() / ".virtqual").resolve()
 
 
-def check_state() -> None:
-    """Raise `UsageError` if the state directory is a file."""
+def check_directories() -> None:
+    """Refuse a state or site directory that others can change.
+
+    Raises
+    ------
+    UsageError
+        The state directory is a file.
+    InfrastructureError
+        Others own or can write what virtqual runs or believes.
+    """
     directory = state()
     if directory.exists() and not directory.is_dir():
         raise UsageError(f"VIRTQUAL_STATE: {directory} is no directory; name one, which may not exist yet")
+    _refuse(find_state_faults(), "its files name commands to run and jobs to cancel", "VIRTQUAL_STATE_SHARED")
+    _refuse(find_site_faults(), "virtqual runs its files and judges by them", "VIRTQUAL_SITE_SHARED")
+
+
+def check_command(command: Iterable[str]) -> None:
+    """Refuse a command of a system file with a file that others can change.
+
+    Raises
+    ------
+    InfrastructureError
+        It names the file.
+    """
+    files = [path for path in map(Path, command) if path.is_absolute() and path.is_file()]
+    _refuse(_find_faults(files, is_site_shared()), "virtqual runs it", "VIRTQUAL_SITE_SHARED")
+
+
+def _refuse(faults: Iterable[Fault], why: str, variable: str) -> None:
+    """Raise `InfrastructureError` about files that others can change, if there are any."""
+    found = list(faults)
+    if not found:
+        return
+    first, *others = found
+    more = f" (`virtqual check` lists {len(others)} more)" if others else ""
+    raise InfrastructureError(
+        f"{first.path}: {first.reason}, and {why}{more}; {first.remedy}. {variable}=1 allows it (SECURITY.md)"
+    )
+
+
+def find_state_faults(*patterns: str) -> Iterator[Fault]:
+    """Yield what others can change of the state directory, and of files in it that match patterns."""
+    directory, always = state(), ("sessions", "sessions/.summaries", "outbox", "measuring-*.lock")
+    if is_state_shared() or not directory.exists():
+        return
+    files = (path for pattern in (*always, *patterns) for path in directory.glob(pattern))
+    yield from _find_faults([directory, *files])
+
+
+def find_site_faults() -> Iterator[Fault]:
+    """Yield what others can change of the site directory: files that are run, or decide what passes."""
+    directory = find_site()
+    if is_site_shared() or not directory.is_dir():
+        return
+    files = [path for path in _list(directory) if not path.is_dir()]
+    for name in _SITE_DIRECTORIES:
+        files += _walk(directory / name, set())
+    stacks = directory / "stacks"
+    for path in (stacks, *_list(stacks)):
+        files += [part for part in (path, path / "manifest.json") if part.exists()]
+    yield from _find_faults([directory, *files])
+
+
+def _list(directory: Path) -> list[Path]:
+    """Return what a directory has, in order; nothing if it cannot be read."""
+    with suppress(OSError):
+        return sorted(directory.iterdir())
+    return []
+
+
+def _walk(path: Path, seen: set[tuple[int, int]]) -> Iterator[Path]:
+    """Yield a file, or a directory and all below it, through links, too: ReFrame follows them."""
+    with suppress(OSError):
+        status = path.stat()
+        if (identity := (status.st_dev, status.st_ino)) in seen:
+            return
+        seen.add(identity)
+        yield path
+        if path.is_dir():
+            for part in _list(path):
+                yield from _walk(part, seen)
+
+
+def _find_faults(files: Iterable[Path], is_shared: bool = False) -> Iterator[Fault]:
+    """Yield what others can change of some files, and open directories above the first."""
+    if is_shared:
+        return
+    owners = trusted_owners()
+    for number, path in enumerate(files):
+        with suppress(OSError):
+            # A file that is gone, or that this user cannot read, is not read later either.
+            fault = trust.find_fault(path, owners)
+            fault = fault or (trust.find_open_parent(path, root()) if number == 0 else None)
+            if fault:
+                yield fault
 
 
 def references() -> Path:
@@ -114,9 +225,23 @@ def directory_mode() -> int:
     return 0o777 if is_state_shared() else 0o755
 
 
+def is_site_shared() -> bool:
+    """Return whether the site directory may be written by other users."""
+    return os.environ.get("VIRTQUAL_SITE_SHARED") == "1"
+
+
+def trusted_owners() -> frozenset[int]:
+    """Return who may own files: this user, root, and the owner of the checkout, whose code runs already."""
+    # In a user namespace root may be a user without a number: the owner of the root directory.
+    owners = {0, os.geteuid(), Path("/").stat().st_uid}
+    with suppress(OSError):
+        owners.add(root().stat().st_uid)
+    return frozenset(owners)
+
+
 def is_trusted(status: os.stat_result) -> bool:
-    """Return whether a file belongs to this user or to root, or the state directory is shared."""
-    return status.st_uid in (0, os.geteuid()) or is_state_shared()
+    """Return whether a file belongs to one of the trusted users, or the state directory is shared."""
+    return is_state_shared() or status.st_uid in trusted_owners()
 
 
 def make(directory: Path) -> Path:
@@ -138,24 +263,8 @@ def make(directory: Path) -> Path:
             f"{directory}: {error.strerror}; virtqual writes to {state()}, and VIRTQUAL_STATE names another "
             "directory"
         ) from None
-    for path in dict.fromkeys((state(), directory)):
-        _check_owner(path)
+    if not is_state_shared():
+        why = "its files name commands to run and jobs to cancel"
+        existing = [path for path in dict.fromkeys((state(), directory)) if path.exists()]
+        _refuse(_find_faults(existing), why, "VIRTQUAL_STATE_SHARED")
     return directory
-
-
-def _check_owner(directory: Path) -> None:
-    """Refuse a directory in which other users can replace files."""
-    if is_state_shared() or not directory.exists():
-        return
-    status = directory.stat()
-    if not is_trusted(status):
-        reason = f"it belongs to user {status.st_uid}"
-        remedy = "let VIRTQUAL_STATE name a directory of your own"
-    elif status.st_mode & 0o022:
-        reason, remedy = "other users can write to it", f"run: chmod go-w {directory}"
-    else:
-        return
-    raise InfrastructureError(
-        f"{directory}: {reason}, and its files name commands to run and jobs to cancel; {remedy}. "
-        "VIRTQUAL_STATE_SHARED=1 allows it (SECURITY.md)"
-    )

@@ -1,6 +1,7 @@
 """Series made to measure, and a server that takes notices."""
 
 import json
+import os
 import threading
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -17,7 +18,9 @@ from virtqual.verdict.pairs import Series, pair_up
 
 # No test asserts a time: how long an example takes is a fact about the machine.
 settings.register_profile("virtqual", deadline=None)
-settings.load_profile("virtqual")
+#: New examples each night, and many of them (.github/workflows/nightly.yml).
+settings.register_profile("nightly", deadline=None, max_examples=5000, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "virtqual"))
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import tarfile
 import threading
 from functools import partial
@@ -186,6 +187,21 @@ def test_what_does_not_arrive_whole_is_no_input(place, name):
     case = place.declare(file=name, sha256="0" * 64)
     with pytest.raises(InfrastructureError, match=f"{name}: .*--from FILE"):
         fetched.fetch(case)
+
+
+@pytest.mark.parametrize("given", ["", "brought.tar.gz"])
+def test_a_download_that_is_too_large_ends_before_its_checksum_is_compared(place, tmp_path, given):
+    """It would fill the disk of the site."""
+    size = len((place.web / "case.tar.gz").read_bytes())
+    shutil.copy(place.web / "case.tar.gz", tmp_path / "brought.tar.gz")
+    options = ["--from", str(tmp_path / given)] if given else []
+    place.declare(max_gib=(size - 1) / 2**30)
+    done = place.run("fetch", "case", *options)
+    assert (done.exit_code, "it is larger than" in done.output) == (5, True)
+    assert "state a larger `max_gib`" in done.output
+    assert not (place.directory.parents[1] / "inputs/case").exists()
+    place.declare(max_gib=size / 2**30)
+    assert place.run("fetch", "case", *options).exit_code == 0
 
 
 @pytest.mark.parametrize(

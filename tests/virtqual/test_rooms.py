@@ -9,7 +9,7 @@ SRC = Path(__file__).parents[2] / "src/virtqual"
 
 #: The lowest first; rooms of one floor do not know each other (docs/architecture.md).
 FLOORS = [
-    {"errors"},
+    {"errors", "trust"},
     {"paths"},
     {"files"},
     {"identity", "programs", "verdict"},

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from made_runs import keep, made_run, session_of
-from virtqual import paths
+from virtqual import paths, trust
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.history.channels import read_notify
 from virtqual.qualify import leftovers
@@ -32,6 +32,7 @@ def state(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("mode", [0o777, 0o775, 0o702])
 def test_others_may_not_write_to_it(state, monkeypatch, mode):
+    monkeypatch.setattr(trust, "_is_private", lambda group, owners: False)
     state.chmod(mode)
     with pytest.raises(InfrastructureError, match=r"other users can write to it.* chmod go-w"):
         paths.make(paths.sessions())

@@ -25,15 +25,16 @@ def command(
     """Check logs, judge the runs again, and compare with what is recorded.
 
     The exit code is 4 if a log is damaged, a conclusion does not follow from its
-    runs, or a document differs from the log. It is also 4 if other users can
-    write to the state directory, or all users to the site. It is 5 without any
-    session. Else it is 0.
+    runs, or a document differs from the log. It is also 4 if other users own
+    files of the state or site directory, or can write to them. It is 5 without
+    any session. Else it is 0.
     """
     say, state = verbatim(), paths.sessions()
     directories = [find(name, state) for name in sessions or ()] or [state / name for name in ids(state)]
-    if not directories:
-        raise NoSessionError(state)
     problems = [] if sessions else list(find_foreign_files())
+    if not directories:
+        _print_problems(problems)
+        raise NoSessionError(state)
     judged_otherwise = 0
     quiet = not say.is_terminal
     for directory in track(directories, "checking", console=say, transient=True, disable=quiet):
@@ -42,10 +43,14 @@ def command(
         judged_otherwise += checked.is_judged_otherwise
         for note in checked.notes:
             say.print(Text(note, style="yellow"), soft_wrap=True)
-    for problem in problems:
-        say.print(Text(problem, style="red"), soft_wrap=True)
+    _print_problems(problems)
     answer = f"{pluralize(len(problems), 'problem')} found" if problems else "as they were written"
     if judged_otherwise:
         answer += f"; {judged_otherwise} judged otherwise by other code or references"
     say.print(f"{pluralize(len(directories), 'session')} checked: {answer}", soft_wrap=True)
     raise typer.Exit(RefusedError.exit_code if problems else 0)
+
+
+def _print_problems(problems: list[str]) -> None:
+    for problem in problems:
+        verbatim().print(Text(problem, style="red"), soft_wrap=True)

@@ -37,7 +37,7 @@ def command(
     Options may be combined; see docs/preflight.md.
     """
     if script:
-        typer.echo(kvm_host.script(), nl=False)
+        typer.echo(f"#!/bin/sh\n{kvm_host.script()}", nl=False)
         return
     if this_machine and gathered:
         raise UsageError("--here and --from: give one of them")

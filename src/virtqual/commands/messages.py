@@ -102,10 +102,13 @@ def print_doubts(session: Session, directory: Path) -> None:
             _print_error(f"virtqual: {doubt}")
 
 
-def write_output(text: str, file: Path) -> None:
-    """Write a file that a person named, and print its name; raise `UsageError` if it cannot be written."""
+def write_output(text: str, file: Path, directory: int | None = None) -> None:
+    """Write a file that a person named, and print its name; raise `UsageError` if it cannot be written.
+
+    See `write_file` for `directory`.
+    """
     try:
-        write_file(text, file)
+        write_file(text, file, directory)
     except OSError as error:
         raise UsageError(f"-o {file}: {error.strerror}") from error
     verbatim(soft_wrap=True).print(str(file))

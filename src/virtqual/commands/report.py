@@ -10,6 +10,7 @@ import typer
 from virtqual import paths
 from virtqual.commands.messages import print_doubts, write_output
 from virtqual.errors import UsageError
+from virtqual.files.records import open_directory
 from virtqual.report import machines, page
 from virtqual.session.store import find, load
 
@@ -37,6 +38,11 @@ def command(
     if form is None:
         raise UsageError(f"-o {output}: the name has to end with {', '.join(_FORMS)}")
     directory = find(session, paths.sessions())
-    loaded = load(directory)
-    print_doubts(loaded, directory)
-    write_output(form(loaded), output or directory / page.FILE)
+    # The name of a directory of others may lead elsewhere when its session has been read.
+    with open_directory(directory) as descriptor:
+        loaded = load(directory)
+        print_doubts(loaded, directory)
+        if output:
+            write_output(form(loaded), output)
+        else:
+            write_output(form(loaded), directory / page.FILE, descriptor)

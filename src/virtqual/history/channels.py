@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from pydantic import Field, model_validator
 
@@ -37,6 +37,8 @@ _SUBJECTS = {
 _NOTIFY_TYPES = {"over": "failure", "failed": "failure", "resolved": "success"}
 #: Services of apprise to which a URL may add headers (``+``) and fields of the content (``:``).
 _SCHEMES_WITH_FIELDS = ("json", "jsons", "xml", "xmls", "form", "forms")
+#: Names of fields and headers that hold secrets.
+_SECRET_NAMES = re.compile("auth|cookie|^key|api.?key|passw|secret|^sig|token", re.IGNORECASE)
 
 
 class ApprisePlace(DataModel):
@@ -50,8 +52,11 @@ class ApprisePlace(DataModel):
     def _check(self) -> ApprisePlace:
         if sum(value is not None for value in (self.url, self.url_file, self.url_variable)) != 1:
             raise ValueError("state one of `url`, `url_file` and `url_variable`.")
-        if self.url and urlsplit(self.url).password:
-            raise ValueError("a URL with a password belongs into a `url_file` or a `url_variable`.")
+        if self.url and has_secret(self.url):
+            raise ValueError(
+                "the URL holds a secret, which does not belong here: write it to a file of mode 600 that "
+                "`url_file` names, or to an environment variable that `url_variable` names."
+            )
         return self
 
     def read_url(self) -> str:
@@ -60,7 +65,7 @@ class ApprisePlace(DataModel):
         Raises
         ------
         UsageError
-            The file cannot be read or other users can read it, or the variable is not set.
+            The file cannot be read, others own or can read it, or the variable is not set.
         """
         if self.url_variable is not None:
             if not (url := os.environ.get(self.url_variable)):
@@ -69,7 +74,10 @@ class ApprisePlace(DataModel):
         if (file := self.url_file) is None:
             return self.url or ""
         try:
-            if file.stat().st_mode & 0o077:
+            status = file.stat()
+            if status.st_uid not in paths.trusted_owners():
+                raise UsageError(f"{file}: it belongs to user {status.st_uid}: name a file of your own")
+            if status.st_mode & 0o077:
                 raise UsageError(f"{file}: others may read it, and it holds a secret: chmod 600")
             return file.read_text(encoding="utf-8").strip()
         except OSError as error:
@@ -161,6 +169,24 @@ def read_notify(file: Path, *, sends: bool = True) -> Notify:
     if sends and is_writable and not paths.is_state_shared():
         raise UsageError(f"{file}: others can write it, and it names commands to run: chmod go-w")
     return parse(file, links=False).read(Notify)
+
+
+def has_secret(url: str) -> bool:
+    """Return whether a URL of apprise has a password, a token or another part that apprise itself hides."""
+    parts = urlsplit(url)
+    names = [name for name, value in parse_qsl(parts.query) if value]
+    if parts.password or any(_SECRET_NAMES.search(name) for name in names):
+        return True
+    if parts.scheme in _SCHEMES_WITH_FIELDS:
+        return False
+    # Only other services pay for this import.
+    from apprise import Apprise
+
+    service = Apprise.instantiate(url)
+    if service is None:
+        return False
+    shown, whole = (service.url(privacy=hides) for hides in (True, False))  # type: ignore[no-untyped-call]
+    return bool(shown != whole)
 
 
 def list_fields(notice: Notice) -> dict[str, str]:

@@ -27,6 +27,8 @@ class Input(PlacedModel):
     url: Annotated[str, Field(pattern=r"^(https?|file)://")]
     sha256: Sha256 | None = None
     checksum_from: Text = "as declared"
+    #: Largest size of the download.
+    max_gib: Annotated[float, Field(gt=0, le=1024)] = 8
 
 
 class InputsFile(DataModel):

@@ -162,7 +162,7 @@ def fetch(declared: Input, *, source: str | None = None) -> FileList:
 def _download_verified(declared: Input, url: str, target: Path) -> str:
     """Download the file of an input, and return its SHA-256."""
     try:
-        sha256 = _download(url, target)
+        sha256 = _download(url, target, int(declared.max_gib * 2**30))
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise InfrastructureError(
             f"the input {declared.name}: {url}: {error}. Bring the file, and run: "
@@ -182,11 +182,15 @@ def _download_verified(declared: Input, url: str, target: Path) -> str:
     return sha256
 
 
-def _download(url: str, target: Path) -> str:
-    """Download a file and return its SHA-256."""
+def _download(url: str, target: Path, max_bytes: int) -> str:
+    """Download a file and return its SHA-256; it must not fill the disk before that is compared."""
     with urllib.request.urlopen(url, timeout=_DOWNLOAD_TIMEOUT_S) as response, target.open("wb") as file:
         expected = response.headers.get("Content-Length")
-        shutil.copyfileobj(response, file, _BLOCK_BYTES)
+        while file.tell() <= max_bytes and (block := response.read(_BLOCK_BYTES)):
+            file.write(block)
+        if file.tell() > max_bytes:
+            limit = f"{max_bytes / 2**30:g} GiB"
+            raise OSError(f"it is larger than {limit} (state a larger `max_gib` if it should be)")
         if expected and file.tell() != int(expected):
             raise OSError(f"{file.tell()} of {expected} bytes arrived")
     return compute_sha256(target)

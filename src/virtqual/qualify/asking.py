@@ -25,13 +25,14 @@ def ask_hosts(system: System) -> System:
     Raises
     ------
     InfrastructureError
-        The site's command failed, or left a record as it was.
+        Others can change the site's command, or it failed, or left a record as it was.
     RefusedError
         The hosts run different builds.
     """
     command, host = system.virtual_extras.ask_hosts, system.virtual_extras.host
     directory = host if isinstance(host, Path) else None
     if command:
+        paths.check_command(command)
         oldest = time.time() - MAX_CLOCK_LAG_S
         log = paths.make(paths.state() / "log") / f"ask-hosts-{system.name}.log"
         try:

@@ -7,6 +7,7 @@ import shutil
 import time
 from functools import partial
 
+from virtqual import paths
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import execute
 from virtqual.qualify import plan
@@ -24,6 +25,7 @@ MAX_LOSSES = 3
 def check_command(system: System) -> None:
     """Refuse a command of the system file that cannot be run, before anything is measured."""
     command = system.virtual_extras.recreate_vms
+    paths.check_command(command)
     if command and shutil.which(command[0]) is None:
         raise UsageError(
             f"system {system.name!r}: extras.recreate_vms: {command[0]!r} is no program that can be run: "

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -201,33 +199,20 @@ def _compare_documents(session: Session, directory: Path) -> Iterator[str]:
         if not is_same:
             yield f"{file}: is not what the log tells; remove it: `virtqual report` and `show` read the log"
     report = directory / page.FILE
-    with suppress(OSError):
+    try:
         digest = page.read_log_digest(reading.read_bytes(report, links=False))
         if digest != session.log_digest and (digest or is_by_this_code):
             yield f"{report}: is not of this log; `virtqual report {session.session}` writes it again"
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        yield f"{report}: cannot be read ({error.strerror}); remove it: `virtqual report` writes it again"
     summary = None if is_from_elsewhere(directory) else read_summary(directory)
     if summary and summary.model_copy(update={"log": ""}) != Summary.of(session):
         yield f"{file_of(directory)}: is not what the log tells; remove it, and it is made again"
 
 
 def find_foreign_files() -> Iterator[str]:
-    """Yield files of the state directory that others own or can write, and of the site that all can write."""
-    for path, status in _list_files(paths.site(), "notify.yaml", "systems/*", "stacks/*"):
-        if status.st_mode & stat.S_IWOTH:
-            yield f"{path}: any user can write it; chmod o-w"
-    if paths.is_state_shared():
-        return
-    patterns = ("sessions", "outbox", "measuring-*.lock", "sessions/*", "sessions/*/*.json*")
-    for path, status in _list_files(paths.state(), *patterns):
-        if not paths.is_trusted(status):
-            yield f"{path}: belongs to user {status.st_uid}"
-        elif status.st_mode & 0o022:
-            yield f"{path}: other users can write it; chmod go-w"
-
-
-def _list_files(directory: Path, *patterns: str) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield a directory and the files below it that match, with their status, as far as it can be read."""
-    for path in [directory, *(path for pattern in patterns for path in directory.glob(pattern))]:
-        # A link to a directory elsewhere is judged by the directory.
-        with suppress(OSError):
-            yield path, path.stat()
+    """Yield what others can change of the directories of state and site, and what helps."""
+    yield from map(str, paths.find_site_faults())
+    yield from map(str, paths.find_state_faults("sessions/*", "sessions/*/*"))

@@ -76,8 +76,9 @@ def configuration() -> dict[str, Any]:
     Raises
     ------
     virtqual.errors.InfrastructureError
-        The state directory cannot be written.
+        The state directory cannot be written, or others can change what is run.
     """
+    paths.check_directories()
     stacks = manifest.load_all(paths.stacks())
     state = paths.state()
     files = read_systems().values()

@@ -3,18 +3,21 @@
 import gzip
 import hashlib
 import json
+import os
 import shutil
 
 import pytest
 
 from calling import call
 from made_runs import keep, session_of
-from virtqual import paths
+from virtqual import paths, trust
+from virtqual.commands import report
 from virtqual.errors import UsageError
 from virtqual.qualify import checking, concluding
 from virtqual.qualify.checking import check_conclusion
 from virtqual.report import page
 from virtqual.runs import Result
+from virtqual.session import store
 from virtqual.session.log import DOCUMENT, LOG, Begun, Concluded, Finished, Log, Released
 from virtqual.session.seal import intact_lines, seal, sealed_crc
 from virtqual.session.session import UNJUDGED_ANSWERS
@@ -288,23 +291,59 @@ def test_a_report_of_another_log_is_said(session):
         assert (code, "report.html: is not of this log" in output) == (4, True)
 
 
+def test_a_report_that_is_no_file_is_said(session):
+    """Nobody can read what a pipe or a link will say tomorrow."""
+    report = session / "report.html"
+    report.unlink()
+    assert run("check")[0] == 0
+    os.mkfifo(report)
+    code, output = run("check")
+    assert (code, f"{report}: cannot be read (it is no regular file); remove it" in output) == (4, True)
+    report.unlink()
+    report.symlink_to(session / "elsewhere.html")
+    code, output = run("check")
+    assert (code, f"{report}: cannot be read (it is a symbolic link); remove it" in output) == (4, True)
+
+
+def test_a_report_is_written_to_the_session_that_was_read(session, tmp_path, monkeypatch):
+    """Its directory may be another user's, who gives the name to another one meanwhile."""
+    vendor, victim = tmp_path / "vendor", tmp_path / "victim"
+    shutil.copytree(session, vendor)
+    victim.mkdir()
+    (victim / "report.html").write_text("mine", encoding="utf-8")
+
+    def swap(directory):
+        loaded = store.load(directory)
+        vendor.rename(tmp_path / "moved")
+        vendor.symlink_to(victim)
+        return loaded
+
+    (vendor / "report.html").unlink()
+    monkeypatch.setattr(report, "load", swap)
+    monkeypatch.setattr(report, "print_doubts", lambda *_: None)
+    assert run("report", vendor)[0] == 0
+    assert (victim / "report.html").read_text() == "mine"
+    assert (tmp_path / "moved/report.html").is_file()
+
+
 def test_files_that_others_can_write_are_said(session):
     (session / LOG).chmod(0o666)
     code, output = run("check")
-    assert (code, f"{LOG}: other users can write it; chmod go-w" in output) == (4, True)
+    assert (code, f"{LOG}: other users can write to it; run: chmod go-w" in output) == (4, True)
 
 
-def test_files_of_the_site_that_all_users_can_write_are_said(session, tmp_path, monkeypatch):
+def test_files_of_the_site_that_others_can_write_are_said(session, tmp_path, monkeypatch):
     commands = tmp_path / "site/notify.yaml"
     commands.parent.mkdir()
     commands.write_text("")
     monkeypatch.setenv("VIRTQUAL_SITE", str(commands.parent))
-    # A site is the operators', who may be others than those who run sessions.
+    # A group with nobody else in it.
     commands.chmod(0o664)
+    monkeypatch.setattr(trust, "_is_private", lambda group, owners: True)
     assert run("check")[0] == 0
     commands.chmod(0o666)
     code, output = run("check")
-    assert (code, f"{commands}: any user can write it; chmod o-w" in output) == (4, True)
+    assert (code, f"{commands}: other users can write to it; run: chmod go-w" in output) == (4, True)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from virtqual.files import records
 from virtqual.files.locking import hold_lock
-from virtqual.files.records import open_no_link, write_file
+from virtqual.files.records import open_directory, open_no_link, write_file
 
 
 def test_a_link_at_the_name_is_replaced_and_not_followed(tmp_path):
@@ -52,7 +52,7 @@ def test_no_reader_gets_half_of_it_and_no_writer_fails(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
 
 
-@pytest.mark.parametrize("call", ["fsync", "replace"])
+@pytest.mark.parametrize("call", ["fsync", "rename"])
 def test_a_disk_that_is_full_leaves_the_old_one_and_nothing_else(tmp_path, monkeypatch, call):
     file = tmp_path / "session.json"
     write_file("old", file)
@@ -63,7 +63,7 @@ def test_a_disk_that_is_full_leaves_the_old_one_and_nothing_else(tmp_path, monke
     if call == "fsync":
         monkeypatch.setattr(records.os, "fsync", fail)
     else:
-        monkeypatch.setattr(records.Path, "replace", fail)
+        monkeypatch.setattr(records.os, "rename", fail)
     with pytest.raises(OSError, match="No space left") as raised:
         write_file("new", file)
     assert raised.value.filename == str(file)
@@ -84,6 +84,27 @@ def test_a_file_is_as_open_as_the_umask_and_the_state_directory_allow(tmp_path, 
         os.umask(before)
     modes = [(tmp_path / name).stat().st_mode & 0o777 for name in ("file", "shared", "private")]
     assert modes == [0o600, 0o664, 0o640]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_the_mode_of_a_file_of_another_user_is_not_kept(tmp_path):
+    file = tmp_path / "report.html"
+    file.touch()
+    file.chmod(0o666)
+    os.chown(file, 65534, -1)
+    write_file("page", file)
+    assert (file.stat().st_mode & 0o022, file.stat().st_uid) == (0, 0)
+
+
+def test_a_file_is_written_to_the_directory_that_was_opened(tmp_path):
+    opened, other = tmp_path / "opened", tmp_path / "other"
+    opened.mkdir()
+    other.mkdir()
+    with open_directory(opened) as descriptor:
+        opened.rename(tmp_path / "moved")
+        opened.symlink_to(other)
+        write_file("page", opened / "report.html", descriptor)
+    assert (list(other.iterdir()), (tmp_path / "moved/report.html").read_text()) == ([], "page")
 
 
 def test_a_log_that_is_written_piece_by_piece_follows_no_link(tmp_path):

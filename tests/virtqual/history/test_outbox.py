@@ -219,13 +219,67 @@ def test_a_url_that_apprise_cannot_read_is_not_shown(tmp_path, senders_of, capfd
     assert "secret" not in "".join(capfd.readouterr())
 
 
+#: Forms of apprise's documentation and of the services', with made-up secrets.
+URLS_WITH_SECRETS = (
+    "slack://TMADEUP00/BMADEUP00/madeupmadeupmadeupmadeup/#hpc",
+    "https://hooks.slack.com/services/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",
+    "tgram://123456789:madeup_madeup_madeup/12345678/",
+    "discord://1234567890/madeupmadeupmadeup_madeup",
+    "https://discord.com/api/webhooks/1234567890/madeupmadeupmadeup_madeup",
+    "matrixs://bot:madeup@matrix.site.org/#room",
+    "gotify://push.site.org/madeupmadeup",
+    "workflows://prod-1.westeurope.logic.azure.com:443/0123456789abcdef0123456789abcdef/madeupmadeup/",
+    "mailtos://virtqual:madeup@site.org",
+    "jsons://monitoring.site.org/hook?+Authorization=Bearer%20madeup",
+    "jsons://monitoring.site.org/hook?+X-Api-Key=madeup",
+    "forms://monitoring.site.org/hook?-token=madeup",
+)
+
+
+@pytest.mark.parametrize("url", URLS_WITH_SECRETS)
+def test_a_secret_does_not_belong_into_notify_yaml(senders_of, capfd, url):
+    """Its directory is a git repository."""
+    with pytest.raises(
+        UsageError, match=r"notify.yaml:2: channels.chat: the URL holds a secret.*url_file"
+    ) as e:
+        senders_of(f"channels: {{chat: {{url: '{url}'}}}}")
+    said = str(e.value) + "".join(capfd.readouterr())
+    assert "madeup" not in said
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "jsons://monitoring.site.org/virtqual",
+        "json://virtqual@127.0.0.1:8080/hook?:team=hpc&+X-Source=virtqual",
+        "syslog://",
+        "mailto://hpc-ops@localhost",
+        "ntfy://ntfy.site.org/builds",
+    ],
+)
+def test_a_url_without_a_secret_may_be_in_notify_yaml(senders_of, url):
+    assert list(senders_of(f"channels: {{chat: {{url: '{url}'}}}}")) == ["chat"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_a_file_of_a_url_belongs_to_its_user(tmp_path, senders_of):
+    """Another user would have the notices sent elsewhere."""
+    file = tmp_path / "url"
+    file.write_text("json://127.0.0.1:1/hook")
+    file.chmod(0o600)
+    os.chown(file, 65534, -1)
+    senders = senders_of(f"channels: {{chat: {{url_file: {file}}}}}")
+    (failure,) = outbox.deliver(NOTICES[:1], tmp_path / "box", senders, SPANS)[1]
+    assert failure == f"chat: {file}: it belongs to user 65534: name a file of your own"
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("comand: mail", r"notify.yaml:2: comand"),
         ("expected_within_hours: -1", "expected_within_hours"),
         ("channels: {chat: {url: 'json://a', url_file: b}}", "one of `url`, `url_file` and `url_variable`"),
-        ("channels: {mail: {url: 'mailtos://a:b@c'}}", "a URL with a password"),
+        ("channels: {mail: {url: 'mailtos://a:b@c'}}", "the URL holds a secret"),
         ("channels: {../mail: {url: 'mailtos://c'}}", "channels"),
         ("channels: {command: {url: 'json://c'}}\ncommand: id", "choose another name"),
     ],
