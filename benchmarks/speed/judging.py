@@ -39,8 +39,19 @@ def read_recorded_run() -> dict[str, Any]:
         return log.session().runs[0].model_dump(mode="json", by_alias=True)
 
 
-def make_session(turns: int, nodes: int = 1, checks: int = 1) -> Session:
-    """Return a session of 2 x turns x nodes x checks runs; several VMs lie on hosts of their own."""
+def make_identity(identity: dict[str, Any], node: str) -> dict[str, Any]:
+    """Return the identity of a node of a kind of its own: firmware keeps more or less memory for itself."""
+    memory = {**identity["memory"], "total_mib": identity["memory"]["total_mib"] + int(node[-4:])}
+    return {**identity, "node": node, "boot": f"boot of {node}", "memory": memory}
+
+
+def make_session(
+    turns: int, nodes: int = 1, checks: int = 1, width: int = 1, *, with_hosts: bool = True
+) -> Session:
+    """Return a session of 2 x turns x nodes x checks runs, each of as many nodes as `width` says.
+
+    Several VMs lie on hosts of their own, which are unknown unless `with_hosts` is set.
+    """
     base, rng = read_recorded_run(), random.Random(1)
     (identity,), (software,) = base["identity"].values(), base["software"]
     metrics = SCALARS[:1] if checks == 1 else (SCALARS + CURVES)[:checks]
@@ -51,17 +62,16 @@ def make_session(turns: int, nodes: int = 1, checks: int = 1) -> Session:
             for side in ("native", "virtual") if turn % 2 == 0 else ("virtual", "native"):
                 for place in range(nodes):
                     number = (place + turn) % nodes if side == "virtual" else place
-                    node = f"{side}{number:04}"
-                    # Each node has a kind of its own: firmware keeps more or less memory for itself.
-                    memory = {**identity["memory"], "total_mib": identity["memory"]["total_mib"] + number}
-                    seen = {**identity, "node": node, "boot": f"boot of {node}", "memory": memory}
+                    names = [f"{side}{number * width + index:04}" for index in range(width)]
                     values = [30 * rng.gauss(1, 0.01) for _ in points or [0]]
                     result = {"metric": metric, "setting": "made", "points": points, "values": values}
                     fields = {
                         "check": metric, "side": side, "pair": turn * nodes + place, "turn": turn,
                         "start": clock, "end": clock + RUN_S, "seconds": RUN_S - 1, "job": str(len(runs)),
-                        "nodes": [node], "hosts": {node: node if nodes > 1 else "host"}, "results": [result],
-                        "software": [{**software, "node": node}], "identity": {node: seen},
+                        "nodes": names, "results": [result],
+                        "hosts": {name: name if nodes > 1 else "host" for name in names if with_hosts},
+                        "software": [{**software, "node": name} for name in names],
+                        "identity": {name: make_identity(identity, name) for name in names},
                     }  # fmt: skip
                     runs.append(Run.model_validate_json(json.dumps({**base, **fields})))
                 clock += RUN_S

@@ -210,6 +210,11 @@ def database() -> Path:
     return state() / "results.db"
 
 
+def is_of_state(session: Path) -> bool:
+    """Return whether the directory of a session is in the state directory."""
+    return session.resolve().parent == sessions().resolve()
+
+
 def is_state_shared() -> bool:
     """Return whether the state directory may be written by other users."""
     return os.environ.get("VIRTQUAL_STATE_SHARED") == "1"

@@ -225,7 +225,7 @@ class Run(BaseModel, extra="forbid", frozen=True):
     clock: str
     #: Id of the scheduler's job.
     job: str
-    nodes: tuple[Name, ...]
+    nodes: Annotated[tuple[Name, ...], Field(min_length=1)]
     #: The machine of each node, as the system file states it; without unknown machines.
     hosts: dict[Name, HostName] = {}
     results: tuple[Result, ...]

@@ -22,7 +22,7 @@ from virtqual.references.marks import load_marks
 from virtqual.report import page
 from virtqual.report.console import verbatim
 from virtqual.session.store import ids
-from virtqual.session.summary import Summary, summaries
+from virtqual.session.summary import Summary, verified_summaries
 
 _console = verbatim()
 
@@ -66,7 +66,7 @@ def _read_sessions() -> list[Summary | VirtqualError]:
     """Return the summaries of all sessions; a progress bar shows that new ones are made."""
     console, sessions = verbatim(stderr=True), paths.sessions()
     tracked = track(
-        summaries(sessions),
+        verified_summaries(sessions),
         "reading sessions",
         len(ids(sessions)),
         console=console,

@@ -6,12 +6,13 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
-from virtqual.errors import DamagedError, VirtqualError
+from virtqual.errors import DamagedError, RefusedError, VirtqualError
 from virtqual.files.wording import printable
 from virtqual.report.console import verbatim
 from virtqual.session.session import MAX_LABEL_CHARS
 from virtqual.session.store import NoSessionError
-from virtqual.session.summary import summaries
+from virtqual.session.summary import verified_summaries
+from virtqual.verdict import Outcome
 
 
 def command() -> None:
@@ -25,11 +26,12 @@ def command() -> None:
     table.add_column("label", no_wrap=True, overflow="ellipsis", max_width=16)
     table.add_column("hypervisor", no_wrap=True, overflow="ellipsis", ratio=1)
     unreadable = []
-    for directory, session in summaries(paths.sessions()):
+    for directory, session in verified_summaries(paths.sessions()):
         if isinstance(session, VirtqualError):
             unreadable.append(str(session))
-            if isinstance(session, DamagedError):
-                table.add_row(directory.name, "BROKEN", "-", "", "")
+            if isinstance(session, DamagedError | RefusedError):
+                outcome = "BROKEN" if isinstance(session, DamagedError) else Outcome.INVALID.value
+                table.add_row(directory.name, outcome, "-", "", "")
             continue
         about = [Text(printable(text, MAX_LABEL_CHARS)) for text in (session.label, session.hypervisor)]
         table.add_row(session.session, session.outcome, str(session.runs), *about)

@@ -23,6 +23,7 @@ from virtqual.errors import INTERRUPTED, UsageError, VirtqualError, exit_code_of
 from virtqual.files.records import write_file
 from virtqual.files.wording import describe_value
 from virtqual.report.console import verbatim
+from virtqual.session.verified import read_digests
 
 if TYPE_CHECKING:
     from virtqual.session.session import Session
@@ -94,12 +95,15 @@ def _print_error(text: str, style: str = "red") -> None:
 
 
 def print_doubts(session: Session, directory: Path) -> None:
-    """Print the doubts about the conclusion of a session from elsewhere."""
-    from virtqual.qualify.checking import check_conclusion, is_from_elsewhere
+    """Print the doubts about the conclusion of a session that this installation did not draw."""
+    if paths.is_of_state(directory) and session.is_complete and session.log_digest in read_digests():
+        return
+    from virtqual.qualify.checking import check_conclusion, find_doubts
 
-    if is_from_elsewhere(directory):
-        for doubt in check_conclusion(session, directory).doubts:
-            _print_error(f"virtqual: {doubt}")
+    is_of_state = paths.is_of_state(directory)
+    doubts = find_doubts(session, directory) if is_of_state else check_conclusion(session, directory).doubts
+    for doubt in doubts:
+        _print_error(f"virtqual: {doubt}")
 
 
 def write_output(text: str, file: Path, directory: int | None = None) -> None:

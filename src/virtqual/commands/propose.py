@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 
 from virtqual import paths
-from virtqual.errors import UsageError
+from virtqual.errors import RefusedError, UsageError
 from virtqual.files.records import write_file
 from virtqual.files.wording import pluralize, printable
 from virtqual.history.propose import Proposal, Recorded, propose, propose_hosts
 from virtqual.preflight.admit import admit
+from virtqual.qualify.checking import find_doubts
 from virtqual.references import project_references
 from virtqual.session import store
 from virtqual.session.judge import policy
@@ -70,6 +71,8 @@ def _show_diffs(changed: Sequence[Proposal], write: bool) -> None:
 def _read_session(path: Path, *, survey: bool) -> Recorded:
     """Read the runs of a stored session that count; a survey takes native runs alone."""
     session = store.load(path)
+    if doubts := find_doubts(session, path):
+        raise RefusedError(f"{path}: nothing is taken from it: {doubts[0]}")
     checks = checks_of(session.runs)
     native = [run for run in session.runs if run.side == "native"]
     if not native:

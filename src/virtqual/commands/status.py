@@ -12,18 +12,18 @@ from rich.text import Text
 
 from virtqual import paths
 from virtqual.commands.names import select_sessions
-from virtqual.errors import InfrastructureError, UsageError, VirtqualError
+from virtqual.errors import InfrastructureError, RefusedError, UsageError, VirtqualError
 from virtqual.files.wording import list_names, pluralize
 from virtqual.history import outbox
 from virtqual.history.channels import NOTIFY, Notify, read_site_notify
 from virtqual.history.nights import ANSWERS, find_gap, find_notices, find_standings, group_by_place
 from virtqual.report.console import verbatim
 from virtqual.session.store import system_of
-from virtqual.session.summary import Summary, summaries
+from virtqual.session.summary import Summary, verified_summaries
 
 OVER_CODE, UNDECIDED_CODE, BROKEN_CODE = 1, 3, 5
 #: Exit codes (docs/exit-codes.md), the worst last: within, undecided, over, refused, broken.
-CODE_ORDER = (0, UNDECIDED_CODE, OVER_CODE, 4, UsageError.exit_code, BROKEN_CODE)
+CODE_ORDER = (0, UNDECIDED_CODE, OVER_CODE, RefusedError.exit_code, UsageError.exit_code, BROKEN_CODE)
 STYLES = {0: "green", UNDECIDED_CODE: "yellow"}
 
 
@@ -46,7 +46,7 @@ def command(
     # The id of a session that cannot be read still tells its system.
     found = [
         (session.system if isinstance(session, Summary) else system_of(directory.name), session)
-        for directory, session in summaries(paths.sessions())
+        for directory, session in verified_summaries(paths.sessions())
     ]
     of_systems = [(name, session) for name, session in found if system in ("", name)]
     sessions = [session for _, session in of_systems]
@@ -60,10 +60,11 @@ def command(
     for session in sessions:
         if isinstance(session, VirtqualError):
             console.print(Text(f"left out: {session}", style="yellow"), soft_wrap=True)
-    newest = dict(reversed(of_systems))
-    if any(isinstance(session, VirtqualError) for session in newest.values()):
-        # It may have any outcome.
-        codes.append(UNDECIDED_CODE)
+    for session in dict(reversed(of_systems)).values():
+        if isinstance(session, VirtqualError):
+            # The newest session may have any outcome, or its conclusion is not believed.
+            is_refused = isinstance(session, RefusedError)
+            codes.append(RefusedError.exit_code if is_refused else UNDECIDED_CODE)
     if notify and settings:
         _send_notices(readable, settings, now)
     raise typer.Exit(max(codes, key=CODE_ORDER.index))

@@ -6,7 +6,7 @@ import operator
 import re
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import AfterValidator, BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
 from typing_extensions import TypeIs
 
 from virtqual.identity.cpus import cpu_list
@@ -35,6 +35,41 @@ Flag = bool | NotObservable
 LinkRate = Annotated[float, Field(strict=True, gt=0)]
 # NotObservable is tried first, because it would also pass as a mapping.
 Table = Annotated[NotObservable | dict[str, str], Field(union_mode="left_to_right")]
+
+
+def _check_cpu_list(text: str) -> str:
+    """Return the text of a list of CPUs."""
+    cpu_list(text)
+    return text
+
+
+def _check_cpu_lists(lists: dict[str, str]) -> dict[str, str]:
+    """Return a table of lists of CPUs, which together are one list with a CPU."""
+    if not cpu_list(",".join(lists.values())):
+        raise ValueError("no CPU is named")
+    return lists
+
+
+def _check_caches(caches: dict[str, str]) -> dict[str, str]:
+    """Return a table of caches, each with the list of the CPUs that share it."""
+    if not caches:
+        raise ValueError("no cache is named")
+    for text in caches.values():
+        cpu_list(text.partition(" shared by ")[2])
+    return caches
+
+
+CpuList = Annotated[str, AfterValidator(_check_cpu_list)] | NotObservable
+CpuLists = Annotated[
+    NotObservable | Annotated[dict[str, str], AfterValidator(_check_cpu_lists)],
+    Field(union_mode="left_to_right"),
+]
+Caches = Annotated[
+    NotObservable | Annotated[dict[str, str], AfterValidator(_check_caches)],
+    Field(union_mode="left_to_right"),
+]
+#: Of parts that every machine has.
+PositiveCount = Annotated[int, Field(gt=0)] | NotObservable
 
 
 def seen(value: T | NotObservable) -> TypeIs[T]:
@@ -79,22 +114,22 @@ class Topology(Part):
     """The arrangement of CPUs, memory and caches."""
 
     #: List of the CPUs that are online, e.g. ``0-63``; `sockets` and `threads_per_core` count them.
-    cpus: Text
+    cpus: CpuList
     #: List of the CPUs that the run, or the process that gathered the files, may use.
-    used: Text
-    sockets: Count
-    threads_per_core: Count
+    used: CpuList
+    sockets: PositiveCount
+    threads_per_core: PositiveCount
     #: Largest number of threads of one core among the CPUs in `used`.
-    threads_used: Count
+    threads_used: PositiveCount
     smt: Text
     #: CPU list by socket.
-    packages: Table
+    packages: CpuLists
     #: CPU list by NUMA node.
-    numa: Table
+    numa: CpuLists
     #: Row of the kernel's distance table by NUMA node.
     distances: Table
     #: Size and CPUs by level, of the first CPU, e.g. ``{"L3": "32768K shared by 0-7"}``.
-    caches: Table
+    caches: Caches
 
     @property
     def last_level_cache(self) -> tuple[str, str] | NotObservable:

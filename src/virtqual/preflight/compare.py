@@ -143,9 +143,13 @@ def peers(runs: Sequence[Run]) -> list[tuple[Identity, Identity, bool]]:
     compared with a share of the native node, and this is stated, if several VMs ran beside one node.
     """
     combinations: dict[tuple[str, str], tuple[Identity, Identity, bool]] = {}
+    # Runs on a node refer to one identity of it.
+    all_nodes = {id(node): node for run in runs for node in run.identity.values()}
+    kinds = {number: node.kind for number, node in all_nodes.items()}
     for native, virtual in _pair(runs):
         host, vms = _find_host(native, virtual), list(virtual.identity.values())
         natives = shares.divided(host, len(vms)) if host else list(native.identity.values())
         for node, vm in zip(natives, vms, strict=False):
-            combinations.setdefault((node.kind, vm.kind), (node, vm, host is not None))
+            kind = node.kind if host else kinds[id(node)]
+            combinations.setdefault((kind, kinds[id(vm)]), (node, vm, host is not None))
     return list(combinations.values())

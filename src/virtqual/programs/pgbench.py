@@ -12,7 +12,7 @@ from virtqual.programs.offered import DROPPED_S, OfferedLoad
 from virtqual.programs.text import OutputError, find_all, number, positive, single, whole_number
 
 NAME = "pgbench"
-_THREAD = re.compile(r"(?:\d+ \d+ \d+ 0 \d+ \d{1,6} \d+\n)+", re.ASCII)
+_THREAD = re.compile(r"(?:\d{1,18} \d{1,18} \d{1,18} 0 \d{1,18} \d{1,6} \d{1,18}\n)+", re.ASCII)
 _STEP_MS = 0.0006
 """More than half of the last digit of a printed time."""
 Counts = NDArray[np.int64]

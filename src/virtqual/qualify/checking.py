@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from virtqual import paths
-from virtqual.errors import VirtqualError
+from virtqual.errors import RefusedError, VirtqualError
 from virtqual.files import reading
 from virtqual.qualify.concluding import draw_conclusion
 from virtqual.report import junit, page
@@ -17,11 +17,28 @@ from virtqual.session.log import DOCUMENT, Log, document_of
 from virtqual.session.provenance import provenance
 from virtqual.session.session import UNJUDGED_ANSWERS, Basis, Conclusion, Session
 from virtqual.session.store import load
-from virtqual.session.summary import Summary, file_of, read_summary
+from virtqual.session.summary import Summary, file_of, read_summary, store_summary
+from virtqual.session.verified import read_digests, remember
 from virtqual.verdict import Outcome, Verdict
 
 #: How far a number may be from the recorded one, by itself or as a share: recorded ones are rounded.
 NUMBER_TOLERANCE = 1e-5
+
+
+#: What a recorded pass that other code judged, and that the runs do not give now, may be.
+EDITED_OR_OTHER_RULE = (
+    "either the conclusion was edited, or the rule or the references have changed since {} judged it; "
+    "that version tells which (`virtqual check`), else measure again"
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An answer that was recorded, and that the runs do not give."""
+
+    text: str
+    #: The record says that something is within budget, and the runs do not say it.
+    is_lost_pass: bool
 
 
 @dataclass
@@ -32,6 +49,8 @@ class CheckResult:
     problems: list[str] = field(default_factory=list)
     #: Differences that other code or references explain, and parts that could not be checked.
     notes: list[str] = field(default_factory=list)
+    #: Parts of `notes`: answers that could not be judged again.
+    unjudged: list[str] = field(default_factory=list)
     #: Other code or references gave answers that the present ones do not give.
     is_judged_otherwise: bool = False
 
@@ -43,7 +62,7 @@ class CheckResult:
 
 def is_from_elsewhere(directory: Path) -> bool:
     """Return whether a session is not one of the state directory."""
-    return directory.resolve().parent != paths.sessions().resolve()
+    return not paths.is_of_state(directory)
 
 
 def check_session(directory: Path) -> CheckResult:
@@ -66,12 +85,42 @@ def check_session(directory: Path) -> CheckResult:
     return checked
 
 
+def find_doubts(session: Session, directory: Path) -> list[str]:
+    """Return why the conclusion of a session is not believed; empty if this installation drew it.
+
+    Any other conclusion is judged again, once if it follows from its runs. An answer that cannot be judged
+    again, since an earlier session is missing, is not believed if it is a pass.
+    """
+    digest = session.log_digest if session.is_complete else None
+    if session.outcome == Conclusion().outcome or digest in read_digests():
+        return []
+    checked = check_conclusion(session, directory)
+    doubts = checked.problems or (checked.unjudged if session.passes else [])
+    if digest and not doubts:
+        remember(digest)
+    return doubts
+
+
+def verify(found: Summary, directory: Path) -> Summary | VirtqualError:
+    """Return the summary of a session, or why its conclusion is not believed; see `find_doubts`."""
+    if not found.doubts:
+        try:
+            doubts = find_doubts(load(directory), directory)
+        except VirtqualError as error:
+            return error
+        if not doubts:
+            return found
+        found = found.model_copy(update={"doubts": tuple(doubts)})
+        # It is not judged again each time.
+        store_summary(found, directory)
+    return RefusedError(f"{directory}: {found.doubts[0]}")
+
+
 def check_conclusion(session: Session, directory: Path) -> CheckResult:
     """Judge the runs of a session again, and compare what they come to with what is recorded."""
     name = session.session
     checked = CheckResult()
-    can_pass = (v.passes or v.outcome is Outcome.BASELINE for v in session.verdicts)
-    if session.exit_code == 0 and not all(can_pass):
+    if session.exit_code == 0 and not all(map(_rank, session.verdicts)):
         checked.problems.append(f"{name}: recorded {session.outcome} with verdicts that do not pass")
     if session.basis is None:
         # The runs were not judged.
@@ -79,12 +128,21 @@ def check_conclusion(session: Session, directory: Path) -> CheckResult:
         if session.exit_code == 0 or session.qualified != answer or session.verdicts:
             claim = f"{session.outcome}, exit code {session.exit_code}, qualified: {session.qualified}"
             checked.problems.append(f"{name}: recorded {claim}, which does not follow from its runs")
-    elif session.basis.runs != session.measured:
+    elif not _has_same_lines(session, session.basis):
         why = "its conclusion was drawn from other runs or another head than the log has"
         checked.problems.append(f"{name}: {why}")
     else:
         _judge_again(session, session.basis, directory, checked)
     return checked
+
+
+def _has_same_lines(session: Session, basis: Basis) -> bool:
+    """Return whether a conclusion was drawn from the lines that the log has.
+
+    Versions before log format 5 took the digest of runs and failures alone.
+    """
+    is_by_this_code = basis.provenance == provenance()
+    return basis.runs == session.measured or (basis.runs == session.measured_runs and not is_by_this_code)
 
 
 def _judge_again(session: Session, basis: Basis, directory: Path, checked: CheckResult) -> None:
@@ -94,26 +152,37 @@ def _judge_again(session: Session, basis: Basis, directory: Path, checked: Check
     again.set_conclusion(Conclusion(basis=basis, not_run=session.not_run))
     earlier, why = _find_earlier(session, basis, directory)
     if why:
-        checked.notes.append(f"{name}: changes since session {session.against}, {why}, are not judged again")
+        checked.unjudged.append(
+            f"{name}: changes since session {session.against}, {why}, are not judged again"
+        )
+        checked.notes.extend(checked.unjudged)
     is_by_others = basis.provenance != provenance()
-    # What a site or this code has changed since is no fault of the record.
+    # What a site or this code has changed since is no fault of the record, unless it says more than its runs.
     is_excused = is_by_others and not is_from_elsewhere(directory)
     try:
         draw_conclusion(again, earlier, directory)
     except Exception as error:
-        checked.is_judged_otherwise = is_excused
-        sentence = f"{name}: its runs cannot be judged again: {error}"
-        (checked.notes if is_excused else checked.problems).append(sentence)
-        return
-    answers = list(_compare_answers(session, again, with_changes=not why))
-    if is_excused:
-        checked.notes.extend(answers)
-        checked.is_judged_otherwise = bool(answers)
+        answers = [Difference(f"its runs cannot be judged again: {error}", is_lost_pass=session.passes)]
     else:
-        checked.problems.extend(answers)
+        answers = list(_compare_answers(session, again, with_changes=not why))
+    for answer in answers:
+        if answer.is_lost_pass and is_by_others:
+            version = _describe_provenance(basis)
+            checked.problems.append(f"{name}: {answer.text}: {EDITED_OR_OTHER_RULE.format(version)}")
+        else:
+            (checked.notes if is_excused else checked.problems).append(f"{name}: {answer.text}")
+    checked.is_judged_otherwise = is_excused and bool(answers)
     if not (answers or why) and (fields := _find_other_fields(session, again)):
         sentence = f"{name}: recorded with another {', '.join(fields)} than follows from its runs"
         (checked.notes if is_by_others else checked.problems).append(sentence)
+
+
+def _describe_provenance(basis: Basis) -> str:
+    """Return the version that judged a session, as its conclusion states it."""
+    if basis.provenance is None:
+        return "an unknown version"
+    commit = f" ({basis.provenance.commit[:12]})" * bool(basis.provenance.commit)
+    return f"version {basis.provenance.version}{commit}"
 
 
 def _find_earlier(session: Session, basis: Basis, directory: Path) -> tuple[Session | None, str]:
@@ -124,32 +193,57 @@ def _find_earlier(session: Session, basis: Basis, directory: Path) -> tuple[Sess
         earlier = load(directory.resolve().parent / session.against)
     except VirtqualError:
         return None, "which is not here or is damaged"
-    if basis.earlier not in ("", earlier.measured):
+    if basis.earlier not in ("", earlier.measured, earlier.measured_runs):
         return None, "which went on since"
     return earlier, ""
 
 
-def _compare_answers(session: Session, again: Session, *, with_changes: bool) -> Iterator[str]:
+def _compare_answers(session: Session, again: Session, *, with_changes: bool) -> Iterator[Difference]:
     """Yield which answers of a recorded session are not those that its runs come to."""
-    name = session.session
-    if with_changes and (session.outcome, session.exit_code) != (again.outcome, again.exit_code):
-        yield (
-            f"{name}: recorded {session.outcome} (exit code {session.exit_code}), "
-            f"its runs say {again.outcome} ({again.exit_code})"
+    is_lost_pass = session.exit_code == 0 != again.exit_code or (
+        with_changes and session.outcome == "WITHIN" != again.outcome
+    )
+    is_same = (session.outcome, session.exit_code) == (again.outcome, again.exit_code)
+    if is_lost_pass or (with_changes and not is_same):
+        yield Difference(
+            f"recorded {session.outcome} (exit code {session.exit_code}), "
+            f"its runs say {again.outcome} ({again.exit_code})",
+            is_lost_pass=is_lost_pass,
         )
     if with_changes and session.qualified != again.qualified:
-        yield f"{name}: recorded qualified: {session.qualified}, its runs say {again.qualified}"
+        yield Difference(
+            f"recorded qualified: {session.qualified}, its runs say {again.qualified}",
+            is_lost_pass=session.is_qualified and not again.is_qualified,
+        )
     recorded, drawn = (
         [verdict for verdict in side.verdicts if with_changes or verdict.gate == "overhead"]
         for side in (session, again)
     )
-    if [(v.series, v.gate) for v in recorded] != [(v.series, v.gate) for v in drawn]:
-        yield f"{name}: recorded {len(recorded)} verdicts, its runs say {len(drawn)}, or others"
-        return
-    for before, now in zip(recorded, drawn, strict=True):
+    yield from _compare_verdicts(recorded, drawn, passes=session.passes)
+
+
+def _compare_verdicts(
+    recorded: Sequence[Verdict], drawn: Sequence[Verdict], *, passes: bool
+) -> Iterator[Difference]:
+    """Yield which verdicts of a session, which `passes` or not, are not those that its runs come to."""
+    keys, drawn_keys = ([(v.series, v.gate) for v in verdicts] for verdicts in (recorded, drawn))
+    if keys != drawn_keys:
+        has_hidden = any(not _rank(v) for key, v in zip(drawn_keys, drawn, strict=True) if key not in keys)
+        yield Difference(
+            f"recorded {len(recorded)} verdicts, its runs say {len(drawn)}, or others",
+            is_lost_pass=passes and (has_hidden or not set(keys) <= set(drawn_keys)),
+        )
+    by_key = dict(zip(drawn_keys, drawn, strict=True))
+    for before, now in ((v, by_key[key]) for key, v in zip(keys, recorded, strict=True) if key in by_key):
         if not _is_equal(*([v.outcome, v.waived, v.judged and v.judged.log] for v in (before, now))):
             answers = [_describe_verdict(verdict) for verdict in (before, now)]
-            yield f"{name}: {now.series}: recorded {answers[0]}, its runs say {answers[1]}"
+            text = f"{now.series}: recorded {answers[0]}, its runs say {answers[1]}"
+            yield Difference(text, is_lost_pass=_rank(before) > _rank(now))
+
+
+def _rank(verdict: Verdict) -> int:
+    """Return 2 for a verdict that passes, 1 for a baseline, and else 0."""
+    return 2 if verdict.passes else int(verdict.outcome is Outcome.BASELINE)
 
 
 def _describe_verdict(verdict: Verdict) -> str:
@@ -208,7 +302,7 @@ def _compare_documents(session: Session, directory: Path) -> Iterator[str]:
     except OSError as error:
         yield f"{report}: cannot be read ({error.strerror}); remove it: `virtqual report` writes it again"
     summary = None if is_from_elsewhere(directory) else read_summary(directory)
-    if summary and summary.model_copy(update={"log": ""}) != Summary.of(session):
+    if summary and summary.model_copy(update={"log": "", "doubts": ()}) != Summary.of(session):
         yield f"{file_of(directory)}: is not what the log tells; remove it, and it is made again"
 
 

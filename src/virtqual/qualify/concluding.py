@@ -21,7 +21,7 @@ from virtqual.session.judge import judge
 from virtqual.session.log import Log
 from virtqual.session.provenance import provenance
 from virtqual.session.session import UNJUDGED_ANSWERS, Basis, Session
-from virtqual.session.summary import summaries_of
+from virtqual.session.summary import Summary, summaries_of, verified
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SlowRuns
 
@@ -93,10 +93,11 @@ def _find_earlier_slow_runs(session: Session) -> SlowRuns:
     """Return the slow runs of the latest earlier sessions of the same build, stack and system."""
     slow_runs = (
         summary.slow_runs
-        for _, summary in summaries_of(session.system, paths.sessions())
+        for directory, summary in summaries_of(session.system, paths.sessions())
         if summary.hypervisor == session.hypervisor
         and summary.stack_hash == session.stack["hash"]
         and summary.created < datetime.fromisoformat(session.created)
+        and isinstance(verified(summary, directory), Summary)
     )
     return sum((slow for slow in islice(slow_runs, MAX_EARLIER_SESSIONS) if slow), NO_SLOW_RUNS)
 

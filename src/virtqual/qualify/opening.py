@@ -25,7 +25,7 @@ from virtqual.qualify import concluding, plan, requested
 from virtqual.qualify.allocations import can_rotate, min_nodes
 from virtqual.qualify.asking import ask_hosts
 from virtqual.qualify.between import check_command
-from virtqual.qualify.checking import check_conclusion
+from virtqual.qualify.checking import check_conclusion, find_doubts
 from virtqual.qualify.leftovers import end_leftovers
 from virtqual.qualify.state import Qualification
 from virtqual.references import NoReferenceError, project_references
@@ -393,6 +393,8 @@ def find_earlier(against: str, system: System, request: Request | None = None) -
             f"({', '.join(differences)}): changes would not be the hypervisor's; "
             "record a baseline with this placement"
         )
+    if doubts := find_doubts(earlier, directory):
+        raise RefusedError(f"session {earlier.session} cannot be compared with: {doubts[0]}")
     # A session without a pair is refused now, and not after hours of measuring.
     try:
         series = series_of(admitted_of(earlier).runs, project_references())

@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from virtqual import paths
 from virtqual.errors import DamagedError, InfrastructureError, UsageError
 from virtqual.files import reading
 from virtqual.files.locking import hold_lock
@@ -38,6 +39,7 @@ from virtqual.session.session import (
     SessionDocument,
 )
 from virtqual.session.shared import Facts, compact, expect, load_strictly, refer
+from virtqual.session.verified import remember
 from virtqual.stack.loaded import LoadedSoftware
 from virtqual.verdict.pairs import Side
 
@@ -163,6 +165,8 @@ Event = (
 )
 #: The events by their names in lines.
 EVENTS: dict[str, type[Event]] = {model.model_fields["event"].default: model for model in get_args(Event)}
+#: Events that change no judgement, or come after it; lines name facts by their digests.
+NOT_IN_DIGEST = (Probed, FactsWritten, Released, Concluded)
 #: Fields that the runs of a case have alike on the same nodes.
 _SETUP = (
     *("check", "nodes", "hosts", "inputs", "software", "identity", "results", "answers"),
@@ -317,16 +321,21 @@ class Log:
         begun, line = next(lines, (None, b""))
         if not isinstance(begun, Begun):
             raise UsageError(f"{self.path}: no session (its first line is missing)")
-        # A session keeps its digest under another id.
+        # A session keeps its digests under another id.
         measured = hashlib.sha256(line.replace(begun.head.session.encode(), b"", 1))
+        runs_alone = measured.copy()
         session = Session.model_construct(**dict(begun.head))
         rounds: dict[int, Round] = {}
         runs: dict[tuple[str, int, str, str], Run] = {}
-        number, failures = 0, _Failures()
+        number, failures, is_complete = 0, _Failures(), False
         for event, line in lines:
             failures.follow(event, number)
-            if isinstance(event, Finished | Failed):
+            if not isinstance(event, NOT_IN_DIGEST):
                 measured.update(line)
+                # What follows a conclusion is no part of it.
+                is_complete = False
+            if isinstance(event, Finished | Failed):
+                runs_alone.update(line)
             match event:
                 case Probed():
                     session.probed = event.nodes
@@ -342,10 +351,11 @@ class Log:
                     session.set_conclusion(Conclusion())
                 case Concluded():
                     session.set_conclusion(event.conclusion)
+                    is_complete = True
         session.rounds, session.failures = list(rounds.values()), [failure for _, failure in failures.all]
         session.runs = sorted(runs.values(), key=lambda run: run.start)
-        session.measured = measured.hexdigest()
-        session.log_digest = _digest(content)
+        session.measured, session.measured_runs = measured.hexdigest(), runs_alone.hexdigest()
+        session.log_digest, session.is_complete = _digest(content), is_complete
         return session
 
     def _add_run(self, runs: dict[tuple[str, int, str, str], Run], run: Run) -> None:
@@ -359,7 +369,9 @@ class Log:
     def conclude(self, session: Session) -> None:
         """Append the conclusion of a session."""
         self.append(Concluded(conclusion=session.get_conclusion()))
-        session.log_digest = _digest(self._read())
+        session.log_digest, session.is_complete = _digest(self._read()), True
+        if session.log_digest and paths.is_of_state(self.directory):
+            remember(session.log_digest)
 
     def reopen(self) -> None:
         """Remove ``session.json``: a session that goes on is not concluded."""
@@ -375,7 +387,8 @@ class Log:
             status = self.path.lstat()
         except OSError:
             return ""
-        return f"{status.st_size} {status.st_mtime_ns}"
+        # Nobody can set the time of the last change of a file that is copied here.
+        return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
     def unfinished(self, system: str | None = None) -> dict[str, float]:
         """Return the jobs whose end is not in the log, with the time of submission (since the epoch).

@@ -264,11 +264,11 @@ class Basis(BaseModel, extra="forbid", frozen=True):
     See `virtqual.session.judge.judge` and `virtqual.session.conclusion.conclude` for most of them.
     """
 
-    #: SHA-256 of the head, but for the id, and of the runs and failures in the log.
+    #: `Session.measured`; of logs of format 4, `Session.measured_runs`.
     runs: str
     looks: tuple[Annotated[int, Field(ge=1)], ...] = Field(min_length=1)
     share: int = Field(default=1, ge=1)
-    #: `Session.measured` of the earlier session; empty if there is none.
+    #: The same of the earlier session; empty if there is none.
     earlier: str = ""
     slow_before: SlowRuns | None = None
     today: date | None = None
@@ -327,6 +327,16 @@ class Conclusion(BaseModel, extra="forbid"):
     basis: Basis | None = None
 
     @property
+    def is_qualified(self) -> bool:
+        """It says that the build is qualified."""
+        return self.qualified.startswith("yes")
+
+    @property
+    def passes(self) -> bool:
+        """It says that the build is within budget, is qualified, or can be compared with."""
+        return self.exit_code == 0 or self.is_qualified
+
+    @property
     def message(self) -> str:
         """The conclusion with the next step."""
         return f"{self.conclusion} {self.next_step}" if self.next_step else self.conclusion
@@ -361,10 +371,15 @@ class Session(SessionDocument):
 
     #: Every run, once, by start.
     runs: list[Run] = []
-    #: SHA-256 of all measurements, as `Basis.runs` has it.
+    #: SHA-256 of the head, but for the id, and of all lines of the log on which a judgement depends: runs,
+    #: failures, jobs, rounds, nodes that were set aside, resumptions.
     measured: str = ""
+    #: SHA-256 of the head, but for the id, and of the runs and failures alone.
+    measured_runs: str = ""
     #: SHA-256 of the log up to its last conclusion; None if it has none.
     log_digest: str | None = None
+    #: No line on which a judgement depends follows the last conclusion.
+    is_complete: bool = False
 
     @property
     def is_empty(self) -> bool:

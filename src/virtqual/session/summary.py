@@ -22,8 +22,9 @@ from virtqual.files import reading
 from virtqual.files.records import write_record
 from virtqual.session.facts import facts
 from virtqual.session.log import Log
-from virtqual.session.session import Request, Session
+from virtqual.session.session import Conclusion, Request, Session
 from virtqual.session.store import MAX_CLOCK_ERROR, find, ids, load
+from virtqual.session.verified import read_digests
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.pairs import Side
 from virtqual.verdict.slow_runs import SlowRuns
@@ -45,7 +46,7 @@ class CaseDurations(BaseModel, extra="forbid", frozen=True):
 class Summary(BaseModel, extra="forbid", frozen=True):
     """One session in short; see `virtqual.session.session.Session`."""
 
-    schema_: Literal["virtqual-summary/6"] = Field(alias="schema", default="virtqual-summary/6")
+    schema_: Literal["virtqual-summary/7"] = Field(alias="schema", default="virtqual-summary/7")
     #: `Log.state` of the log from which it was made.
     log: str = ""
     session: str
@@ -71,6 +72,15 @@ class Summary(BaseModel, extra="forbid", frozen=True):
     #: See `virtqual.session.facts`.
     facts: dict[str, str]
     verdicts: tuple[Verdict, ...]
+    #: `Session.log_digest`; empty if the log went on after its last conclusion.
+    digest: str = ""
+    #: Why its conclusion is not believed, if it was judged again.
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def claims(self) -> bool:
+        """It says something of its runs."""
+        return self.outcome != Conclusion().outcome
 
     @property
     def good(self) -> bool:
@@ -126,6 +136,7 @@ class Summary(BaseModel, extra="forbid", frozen=True):
             slow_runs=session.slow_runs,
             facts=facts(session),
             verdicts=tuple(verdict.without_details() for verdict in session.verdicts),
+            digest=(session.log_digest or "") * session.is_complete,
         )
 
 
@@ -170,6 +181,25 @@ def summaries(sessions: Path) -> Iterator[tuple[Path, Summary | VirtqualError]]:
         yield directory, session
 
 
+def verified(found: Summary, directory: Path) -> Summary | VirtqualError:
+    """Return a summary, or an error if the session's runs do not give its conclusion.
+
+    A session that this installation did not conclude is judged again once.
+    """
+    if not found.claims or found.digest in read_digests():
+        return found
+    # What judges again is above this module, and it is slow to import.
+    from virtqual.qualify.checking import verify
+
+    return verify(found, directory)
+
+
+def verified_summaries(sessions: Path) -> Iterator[tuple[Path, Summary | VirtqualError]]:
+    """Yield what `summaries` yields, each `verified`."""
+    for directory, found in summaries(sessions):
+        yield directory, verified(found, directory) if isinstance(found, Summary) else found
+
+
 def summaries_of(system: str, sessions: Path) -> Iterator[tuple[Path, Summary]]:
     """Yield the sessions of one system that can be read; see `summaries`."""
     for directory, session in summaries(sessions):
@@ -203,11 +233,16 @@ def summary(directory: Path) -> Summary:
         return current
     state = Log(directory).state()
     new = Summary.of(load(directory), log=state)
+    store_summary(new, directory)
+    return new
+
+
+def store_summary(new: Summary, directory: Path) -> None:
+    """Write the summary of a session to its file."""
     # The directory of another user's session cannot be written.
     with suppress(OSError):
         file_of(directory).parent.mkdir(mode=paths.directory_mode(), exist_ok=True)
         write_record(new, file_of(directory))
-    return new
 
 
 def find_for(name: str, sessions: Path, system: str, compared: Request | None = None) -> Path:

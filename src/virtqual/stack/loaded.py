@@ -185,7 +185,12 @@ def compare(reference: LoadedSoftware, other: LoadedSoftware) -> list[SoftwareDi
 
 def compare_all(sides: Iterable[tuple[str, Sequence[LoadedSoftware]]]) -> list[str]:
     """Return a sentence for each difference of a node from the first one of the first side."""
-    records = [(side, node) for side, nodes in sides for node in nodes]
+    # Runs with the same setup refer to one record.
+    unique: dict[int, tuple[str, LoadedSoftware]] = {}
+    for side, nodes in sides:
+        for node in nodes:
+            unique.setdefault(id(node), (side, node))
+    records = list(unique.values())
     sentences: dict[SoftwareDifference, str] = {}
     for side, node in records[1:]:
         first_side, first_node = records[0]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence, Set
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from operator import attrgetter
 from typing import Literal
 
@@ -343,14 +344,13 @@ def _find_disturbances(pairs: Iterable[Pair]) -> dict[int, dict[str, None]]:
     runs = [sample for pair in pairs for sample in pair.samples if not sample.untimed]
     times = attrgetter("start", "end")
     runs.sort(key=times)
-    timelines: dict[Hashable, list[Sample]] = defaultdict(list)
-    for run, machines in zip(runs, list_machines(runs), strict=True):
-        for machine in machines:
-            timelines[machine].append(run)
     last = {run.number: run for run in runs}
     first = {run.number: run for run in reversed(runs)}
     reasons: dict[int, dict[str, None]] = defaultdict(dict)
-    for latest, *later in timelines.values():
+    # The runs of a pair by themselves, one after the other, need no look at machines.
+    groups = [group for group in _split_by_time(runs) if len(group) > 2 or group[0].end > group[-1].start]
+    machines = Machines(runs if groups else ())
+    for latest, *later in (line for group in groups for line in machines.timelines(group)):
         for before, run in pairwise([latest, *later]):
             if run.start < latest.end:
                 for a, b in ((latest, run), (run, latest)):
@@ -362,19 +362,114 @@ def _find_disturbances(pairs: Iterable[Pair]) -> dict[int, dict[str, None]]:
     return reasons
 
 
-def list_machines(runs: Sequence[Sample]) -> list[set[Hashable]]:
-    """Return labels of each run; runs that share a label may have been on one machine.
+def _split_by_time(runs: Sequence[Sample]) -> list[list[Sample]]:
+    """Return runs, which are sorted by time, in groups that can only disturb runs of their own group.
 
-    A node of an unknown host may be a guest of each node of the other side.
+    A group ends when all its runs have ended and all its pairs are complete.
     """
-    if all(run.host for run in runs):
-        return [set(run.host.split("+")) for run in runs]
-    nodes = [{(run.side, name) for name in run.node.split("+")} for run in runs]
-    everywhere = {node for names in nodes for node in names}
-    hostless = {node for run, names in zip(runs, nodes, strict=True) if not run.host for node in names}
-    machines = []
-    for run, names in zip(runs, nodes, strict=True):
-        couples = product(names, hostless if run.host else everywhere)
-        labels: set[Hashable] = {frozenset((a, b)) for a, b in couples if a == b or a[0] != b[0]}
-        machines.append(labels.union(set(run.host.split("+")) - {""}))
-    return machines
+    last = {run.number: index for index, run in enumerate(runs)}
+    groups: list[list[Sample]] = []
+    end, complete_after = -math.inf, -1
+    for index, run in enumerate(runs):
+        if run.start >= end and index > complete_after:
+            groups.append([])
+        groups[-1].append(run)
+        end, complete_after = max(end, run.end), max(complete_after, last[run.number])
+    return groups
+
+
+#: A node of one side.
+_Node = tuple[Side, str]
+#: Whether the host of nodes is unknown, and the indices of their runs.
+_Kind = tuple[bool, tuple[int, ...]]
+
+
+class Machines:
+    """Which runs may have been on one machine.
+
+    A node whose host is unknown in a run may be a guest of each node of the other side. The runs may name
+    thousands of nodes: nodes that exactly the same runs name are examined once.
+    """
+
+    def __init__(self, runs: Iterable[Sample]) -> None:
+        self._nodes: dict[_Node, frozenset[_Node]] = {}
+        self._hosts: dict[str, frozenset[str]] = {}
+        hostless: set[_Node] = set()
+        for run in runs:
+            place, nodes = (run.side, run.node), run.node.split("+")
+            if place not in self._nodes:
+                self._nodes[place] = frozenset([(run.side, node) for node in nodes])
+            if run.host not in self._hosts:
+                self._hosts[run.host] = frozenset(run.host.split("+")) - {""}
+            if not run.host:
+                hostless |= self._nodes[place]
+        self._hostless = frozenset(hostless)
+        nodes_everywhere = frozenset[_Node]().union(*self._nodes.values())
+        #: Numbers of all nodes by side and by whether their hosts are unknown.
+        self._counts = Counter(map(self._kind_of, nodes_everywhere))
+
+    def meet(self, run: Sample, other: Sample) -> bool:
+        """Return whether two of the runs may have been on one machine."""
+        if not self._hosts[run.host].isdisjoint(self._hosts[other.host]):
+            return True
+        nodes, other_nodes = self._nodes[run.side, run.node], self._nodes[other.side, other.node]
+        if run.side == other.side:
+            common = nodes & other_nodes
+            guest_side = SIDES[run.side == "native"]
+            return bool(common) and (bool(self._counts[guest_side, True]) or bool(common & self._hostless))
+        return not (nodes.isdisjoint(self._hostless) or other_nodes.isdisjoint(self._hostless)) or not (
+            run.host and other.host
+        )
+
+    def timelines(self, runs: Sequence[Sample]) -> list[list[Sample]]:
+        """Return the runs of each machine, or of each two nodes that may be one, in their order.
+
+        Machines with the same runs are one; those with a single run are left out.
+        """
+        runs_by_host: dict[str, list[int]] = defaultdict(list)
+        for index, run in enumerate(runs):
+            for host in self._hosts[run.host]:
+                runs_by_host[host].append(index)
+        lines = {tuple(indices) for indices in runs_by_host.values()}
+        if self._hostless:
+            lines.update(self._list_lines_of_nodes(runs))
+        return [[runs[index] for index in line] for line in sorted(lines) if len(line) > 1]
+
+    def _list_lines_of_nodes(self, runs: Sequence[Sample]) -> Iterator[tuple[int, ...]]:
+        """Yield the indices of the runs of each node, and of each two nodes that may be one machine."""
+        runs_by_node: dict[_Node, list[int]] = defaultdict(list)
+        for index, run in enumerate(runs):
+            for node in self._nodes[run.side, run.node]:
+                runs_by_node[node].append(index)
+        kinds = {(*self._kind_of(node), tuple(indices)) for node, indices in runs_by_node.items()}
+        here = Counter(map(self._kind_of, runs_by_node))
+        # Nodes of other runs are hosts and guests, too; they have no run here.
+        kinds |= {(*kind, ()) for kind, count in self._counts.items() if count > here[kind]}
+        native, virtual = ([kind[1:] for kind in kinds if kind[0] == side] for side in SIDES)
+        couples: Iterable[tuple[_Kind, _Kind]] = product(native, virtual)
+        if _are_sides_apart(runs):
+            # No run disturbs one of the other side, of whose nodes it matters only if their hosts are known.
+            without_runs = [{(is_hostless, ()) for is_hostless, _ in nodes} for nodes in (native, virtual)]
+            couples = chain(product(native, without_runs[1]), product(without_runs[0], virtual))
+        yield from (indices for _, is_hostless, indices in kinds if is_hostless)
+        for (is_hostless, indices), (is_other_hostless, others) in couples:
+            line = [index for index in indices if is_other_hostless or not runs[index].host]
+            line += [index for index in others if is_hostless or not runs[index].host]
+            yield tuple(sorted(line))
+
+    def _kind_of(self, node: _Node) -> tuple[Side, bool]:
+        return node[0], node in self._hostless
+
+
+def _are_sides_apart(runs: Sequence[Sample]) -> bool:
+    """Return whether no native run overlaps a virtual one, and no run lies between two of another pair."""
+    times = [(run.start, run.end) for run in runs]
+    ends = dict.fromkeys(SIDES, -math.inf)
+    first: dict[int, int] = {}
+    for index, run in enumerate(runs):
+        begin = first.setdefault(run.number, index)
+        lies_between = bisect_left(times, times[index]) > bisect_right(times, times[begin])
+        if lies_between or run.start < ends[SIDES[run.side == "native"]]:
+            return False
+        ends[run.side] = max(ends[run.side], run.end)
+    return True

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from virtqual.verdict.case import Case
 from virtqual.verdict.estimate import Floats, Ints, append_mean
 from virtqual.verdict.notation import MAX_LOG
-from virtqual.verdict.pairs import Sample, Side, list_machines
+from virtqual.verdict.pairs import Machines, Sample, Side
 
 SLOW = math.log(1.25)
 """How much longer than the typical run of its side a slow run takes: more than a budget with its margin."""
@@ -136,10 +136,9 @@ def count_events(runs: Collection[tuple[Sample, float]]) -> Counter[Side]:
     events = [[sample] for sample, excess in runs if sample.untimed and excess > 0]
     lasting: list[list[Sample]] = []
     timed = [(sample.start, -excess, sample) for sample, excess in runs if not sample.untimed]
-    samples = [sample for _, _, sample in timed]
-    machines = dict(zip(samples, list_machines(samples), strict=True))
+    machines = Machines(sample for _, _, sample in timed)
     for start, speed, sample in sorted(timed, key=itemgetter(0, 1)):
-        near = [event for event in lasting if any(machines[run] & machines[sample] for run in event)]
+        near = [event for event in lasting if any(machines.meet(run, sample) for run in event)]
         if speed < 0 and near:
             near[0].append(sample)
         elif speed < 0:

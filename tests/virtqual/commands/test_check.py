@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import shutil
+from importlib import metadata
 
 import pytest
 
@@ -18,9 +19,21 @@ from virtqual.qualify.checking import check_conclusion
 from virtqual.report import page
 from virtqual.runs import Result
 from virtqual.session import store
-from virtqual.session.log import DOCUMENT, LOG, Begun, Concluded, Finished, Log, Released
+from virtqual.session.log import (
+    DOCUMENT,
+    LOG,
+    Begun,
+    Concluded,
+    Finished,
+    Log,
+    Released,
+    Resumed,
+    RoundBegun,
+    SetAside,
+    Submitted,
+)
 from virtqual.session.seal import intact_lines, seal, sealed_crc
-from virtqual.session.session import UNJUDGED_ANSWERS
+from virtqual.session.session import UNJUDGED_ANSWERS, Loss, Resumption, Round
 from virtqual.session.summary import file_of, summary
 from virtqual.verdict import Outcome
 
@@ -127,36 +140,71 @@ def test_an_earlier_session_that_went_on_since_is_no_fault_of_the_later_one(stat
 PASS = {"outcome": "WITHIN", "exit_code": 0, "qualified": "yes"}
 
 
-def test_a_conclusion_that_names_other_code_is_judged_otherwise_and_is_no_baseline(state):
-    directory = put(state, "kvm-over")
+def by_other_code(**fields):
+    """Return how to edit fields of a conclusion, which is then said to be of another commit."""
 
-    def by_other_code(conclusion):
+    def edit(conclusion):
         provenance = conclusion.basis.provenance.model_copy(update={"commit": "0" * 40})
-        basis = conclusion.basis.model_copy(update={"provenance": provenance})
-        return PASS | {"verdicts": [], "basis": basis}
+        return fields | {"basis": conclusion.basis.model_copy(update={"provenance": provenance})}
 
-    edit_conclusion(directory, by_other_code)
+    return edit
+
+
+def pass_all(conclusion):
+    """Return the verdicts of a conclusion, all WITHIN."""
+    update = {"outcome": Outcome.WITHIN}
+    return {"verdicts": [verdict.model_copy(update=update) for verdict in conclusion.verdicts]}
+
+
+@pytest.mark.parametrize("verdicts", [lambda _: {"verdicts": []}, pass_all, lambda _: {}])
+@pytest.mark.parametrize("fields", [PASS, {"qualified": "yes"}, {"outcome": "WITHIN", "exit_code": 0}])
+def test_a_pass_that_its_runs_do_not_give_is_a_fault_whatever_code_judged_it(state, fields, verdicts):
+    directory = put(state, "kvm-over")
+    edit_conclusion(directory, verdicts)
+    edit_conclusion(directory, by_other_code(**fields))
     # It is of the conclusion that was replaced.
     (directory / "report.html").unlink()
     code, output = run("check")
-    assert (code, "1 session checked: as they were written; 1 judged otherwise" in output) == (0, True)
-    assert check_conclusion(Log(directory).session(), directory).doubts
+    assert (code, "either the conclusion was edited, or the rule or the references" in output) == (4, True)
+    assert f"since version {metadata.version('virtqual')} (000000000000) judged it" in output
+    assert check_conclusion(Log(directory).session(), directory).problems
 
 
-def test_a_session_whose_metric_is_no_more_is_no_fault_of_its_record(state, monkeypatch):
+def test_a_verdict_alone_that_its_runs_do_not_give_is_a_fault_whatever_code_judged_it(state):
+    directory = put(state, "kvm-over")
+    edit_conclusion(directory, pass_all)
+    edit_conclusion(directory, by_other_code())
+    code, output = run("check")
+    assert (code, "recorded WITHIN at" in output) == (4, True)
+
+
+def test_a_session_that_was_over_by_another_rule_is_judged_otherwise_and_is_no_baseline(state):
+    """As after a budget became wider: nobody is misled by it."""
     directory = put(state, "kvm-within")
+    fields = {"outcome": "OVER", "exit_code": 1, "qualified": "no (over)"}
+    edit_conclusion(directory, by_other_code(**fields))
+    (directory / "report.html").unlink()
+    code, output = run("check")
+    assert (code, "1 session checked: as they were written; 1 judged otherwise" in output) == (0, True)
+    assert check_conclusion(Log(directory).session(), directory).is_judged_otherwise
+
+
+def test_runs_that_cannot_be_judged_any_more_are_a_fault_only_of_a_pass(state, monkeypatch):
+    within, over = put(state, "kvm-within"), put(state, "kvm-over")
     message = "no metric of this name"
 
     def refuse(*_):
         raise UsageError(message)
 
     monkeypatch.setattr(checking, "draw_conclusion", refuse)
-    session = Log(directory).session()
-    same = check_conclusion(session, directory)
-    assert (len(same.problems), same.is_judged_otherwise) == (1, False)
+    sessions = {directory: Log(directory).session() for directory in (within, over)}
+    for directory, session in sessions.items():
+        same = check_conclusion(session, directory)
+        assert (len(same.problems), same.is_judged_otherwise) == (1, False)
     monkeypatch.setattr(checking, "provenance", lambda: None)
-    other = check_conclusion(session, directory)
+    passed, other = (check_conclusion(session, directory) for directory, session in sessions.items())
     assert (other.problems, other.is_judged_otherwise, message in other.notes[0]) == ([], True, True)
+    assert message in passed.problems[0]
 
 
 def test_a_conclusion_that_was_edited_is_named_by_each_command(state, tmp_path):
@@ -205,6 +253,51 @@ def test_an_edited_verdict_run_or_head_is_named(session, change, message):
     assert (code, message in output) == (4, True)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        SetAside(loss=Loss(round=1, nodes={"vm1": "died"})),
+        Resumed(resumption=Resumption(time="2026-01-01T00:00:00+00:00", ended="why", node_lost=False)),
+        RoundBegun(round=Round(number=2, first=9, last=9)),
+        Submitted(job="9", case="case", submitted=5.0),
+    ],
+    ids=["set-aside", "resumed", "round", "submitted"],
+)
+@pytest.mark.parametrize("place", [-1, None], ids=["before the conclusion", "after it"])
+def test_a_line_that_was_added_after_the_judgement_is_named(state, line, place):
+    """A line on rounds and lost nodes decides which failures count: BROKEN becomes BASELINE."""
+    directory = put(state, "emulated-vm-died")
+    edit_conclusion(directory, by_other_code(outcome="BASELINE", exit_code=0, qualified="no (baseline)"))
+    log = Log(directory)
+    lines = [body for _, body in intact_lines(log.path.read_bytes(), "")]
+    log.append(line)
+    *_, added = (body for _, body in intact_lines(log.path.read_bytes(), ""))
+    lines.insert(len(lines) if place is None else place, added)
+    log.path.write_bytes(seal(lines))
+    (directory / "report.html").unlink()
+    if place or not isinstance(line, Resumed):
+        log.write()
+        code, output = run("check")
+        assert (code, "drawn from other runs or another head than the log has" in output) == (4, True)
+    else:
+        # It goes on, and nothing is concluded.
+        (directory / DOCUMENT).unlink()
+        assert Log(directory).session().outcome == "UNFINISHED"
+
+
+def test_a_conclusion_of_log_format_4_is_checked_by_its_digest_of_runs_and_failures(session):
+    def of_format_4(conclusion):
+        basis = conclusion.basis.model_copy(update={"runs": Log(session).session().measured_runs})
+        return {"basis": basis}
+
+    edit_conclusion(session, of_format_4)
+    (session / "report.html").unlink()
+    # This version does not write it.
+    assert run("check")[0] == 4
+    edit_conclusion(session, by_other_code())
+    assert run("check")[0] == 0
+
+
 def test_a_verdict_without_the_basis_of_its_judgement_is_named(session):
     edit_conclusion(session, {"basis": None})
     code, output = run("check")
@@ -238,10 +331,6 @@ def test_a_verdict_of_a_broken_session_is_compared(state):
     directory = put(state, "emulated-vm-died")
     assert run("check")[0] == 0
     assert Log(directory).session().verdicts
-
-    def pass_all(conclusion):
-        update = {"outcome": Outcome.WITHIN}
-        return {"verdicts": [verdict.model_copy(update=update) for verdict in conclusion.verdicts]}
 
     edit_conclusion(directory, pass_all)
     assert run("check")[0] == 4

@@ -52,6 +52,18 @@ def test_judging_grows_linearly_with_the_runs(sizes_of):
     assert many - more < 2.1 * (more - few)
 
 
+@pytest.mark.parametrize("with_hosts", [True, False])
+@pytest.mark.parametrize(
+    "sizes_of", [lambda size: {"turns": 5, "width": 8 * size}, lambda size: {"turns": 5, "nodes": 5 * size}]
+)
+def test_judging_grows_linearly_with_the_nodes(sizes_of, with_hosts):
+    """Of a run that takes many nodes, and of many nodes in turn, whose hosts may be unknown."""
+    few, more, many = (
+        steps_of_judging(make_session(**sizes_of(size), with_hosts=with_hosts)) for size in (1, 2, 4)
+    )
+    assert many - more < 2.1 * (more - few)
+
+
 def test_an_estimate_makes_no_matrix_of_pairs_by_pairs():
     pairs = 2000
     host, logs = [""] * pairs, np.random.default_rng(1).normal(0, 0.01, (1, 2, pairs, 1))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from made_series import samples_of
 
-from virtqual.verdict.pairs import SIDES, PairingError, Sample, list_machines, pair_up, split_turn
+from virtqual.verdict.pairs import SIDES, Machines, PairingError, Sample, pair_up, split_turn
 
 SIZES = (8.0, 64.0)
 
@@ -190,14 +190,13 @@ def test_other_nodes_of_one_side_may_run_at_one_time(metrics):
         (("native", "n1", "a"), ("native", "n2", ""), False),
     ],
 )
-def test_runs_that_may_have_been_on_one_machine_share_a_label(first, second, is_shared):
+def test_runs_may_have_been_on_one_machine(first, second, is_shared):
     """The host of a third run is unknown, on another node of the virtual side."""
     runs = [
         Sample(side, 0, (1.0,), 0.0, 5.0, node=node, host=host)
         for side, node, host in (first, second, ("virtual", "v9", ""))
     ]
-    labels = list_machines(runs)
-    assert bool(labels[0] & labels[1]) == is_shared
+    assert Machines(runs).meet(*runs[:2]) == is_shared
 
 
 def rotation(metrics, *turns):

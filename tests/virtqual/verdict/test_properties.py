@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from itertools import pairwise, permutations
+from itertools import pairwise, permutations, product
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from made_series import REFERENCES, alone, judge_session, samples_of
 from virtqual.references.metrics import load_metrics
 from virtqual.verdict import Case, Outcome, Prior, Verdict, judge_sessions
 from virtqual.verdict.budget import Budget
-from virtqual.verdict.pairs import Pair, Series, pair_up
+from virtqual.verdict.pairs import SIDES, Machines, Pair, Sample, Series, pair_up
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.texts import TOO_GOOD
 
@@ -300,3 +300,72 @@ def test_budget_and_margin_mean_what_they_say(relative, margin, native):
         limit, extra, _ = Budget.build(relative, margin=margin).limits(metric, (), np.array([native]))
         assert math.exp(sign * limit[0]) == pytest.approx(1 + sign * relative)
         assert math.exp(sign * (limit[0] + extra[0])) == pytest.approx(1 + sign * (relative + margin))
+
+
+def list_machines(runs):
+    """Return labels of each run, as `Machines` says: runs that may have been on one machine share one."""
+    if all(run.host for run in runs):
+        return [set(run.host.split("+")) for run in runs]
+    nodes = [{(run.side, name) for name in run.node.split("+")} for run in runs]
+    everywhere = set().union(*nodes)
+    hostless = set().union(*(names for run, names in zip(runs, nodes, strict=True) if not run.host))
+    machines = []
+    for run, names in zip(runs, nodes, strict=True):
+        couples = product(names, hostless if run.host else everywhere)
+        labels = {frozenset((a, b)) for a, b in couples if a == b or a[0] != b[0]}
+        machines.append(labels | set(run.host.split("+")) - {""})
+    return machines
+
+
+def find_disturbances(runs):
+    """Return by pair number why pairs do not count: each machine's runs are compared one after the other."""
+    runs = sorted(runs, key=lambda run: (run.start, run.end, run.number, run.side))
+    lines, reasons = {}, {}
+    for run, labels in zip(runs, list_machines(runs), strict=True):
+        for label in labels:
+            lines.setdefault(label, []).append(run)
+    times = {number: [(r.start, r.end) for r in runs if r.number == number] for number in range(9)}
+    for latest, *later in lines.values():
+        for before, run in pairwise([latest, *later]):
+            if run.start < latest.end:
+                for a, b in ((latest, run), (run, latest)):
+                    text = f"its {a.side} run overlaps the {b.side} run of pair {b.number}"
+                    reasons.setdefault(a.number, set()).add(text)
+            for a, b in ((before, run), (run, before)):
+                if a.number != b.number and times[a.number][0] < (b.start, b.end) < times[a.number][-1]:
+                    text = f"a run of pair {b.number} lies between its two runs"
+                    reasons.setdefault(a.number, set()).add(text)
+            latest = max(latest, run, key=lambda run: run.end)
+    return reasons
+
+
+names = st.lists(st.sampled_from("abcd"), min_size=1, max_size=3, unique=True).map(
+    lambda n: "+".join(sorted(n))
+)
+hosts = st.sampled_from((st.just(""), names, st.one_of(st.just(""), names))).flatmap(
+    lambda of_a_run: st.lists(of_a_run, min_size=12, max_size=12)
+)
+
+
+@st.composite
+def runs_in_disorder(draw):
+    """Return runs on nodes and hosts that meet by chance, most of them in their turns."""
+    runs = []
+    for place, host in enumerate(draw(hosts)):
+        start = float(draw(st.one_of(st.just(2 * place), st.integers(0, 24))))
+        end = start + draw(st.sampled_from((2, 2, 2, 1, 3, 9, 0, -1)))
+        side = SIDES[(place + place // 2) % 2]
+        runs.append(Sample(side, place // 2, (1.0,), start, end, node=draw(names), host=host))
+    return draw(st.lists(st.sampled_from(runs), unique_by=lambda run: (run.side, run.number), min_size=2))
+
+
+@given(runs_in_disorder())
+def test_machines_are_found_without_a_look_at_each_two_nodes(runs):
+    series = pair_up(METRICS["hpl"], "here", (), runs)
+    expected = find_disturbances(runs)
+    for pair in series.pairs:
+        found = {reason for reason in pair.invalid if "overlaps" in reason or "lies between" in reason}
+        assert found == expected.get(pair.number, set())
+    machines = Machines(runs)
+    for (run, labels), (other, other_labels) in permutations(zip(runs, list_machines(runs), strict=True), 2):
+        assert machines.meet(run, other) == bool(labels & other_labels)
