@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 
 from virtqual.programs import hpl
-from virtqual.programs.text import OutputError, positive, single, whole_number
+from virtqual.programs.text import OutputError, Program, positive, single, whole_number
 
-NAME = "hpcc"
+NAME = Program("hpcc", "builds of version 1.5")
 #: Order of HPL's matrix below which a transposition takes less than 10 ms, and how often PTRANS runs then.
 #: A try reports the slowest of five transpositions, several tries the best of them: a busy machine disturbs
 #: half of all single tries.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, positive, single
+from virtqual.programs.text import OutputError, Program, positive, single
 
-NAME = "HPL"
+NAME = Program("HPL", "netlib, Intel or AMD builds of 2.0 to 2.3")
 _HEAD = "T/V                N    NB     P     Q               Time                 Gflops"
 # A result: variant, N, NB, P, Q, time in s, GFLOP/s.
 _ROW = r"^W[RC]\S+ +(\d+) +(\d+) +(\d+) +(\d+) +\d+\.\d\d +(\d\.\d{3,4}e[-+]\d\d)$"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from virtqual.programs.text import (
     NUMBER,
     OutputError,
+    Program,
     check_product,
     find_all,
     line_of,
@@ -17,7 +18,7 @@ from virtqual.programs.text import (
     whole_number,
 )
 
-NAME = "LAMMPS"
+NAME = Program("LAMMPS", "versions of 2016 and later")
 _LOOP = r"^Loop time of (\S+) on (\d+) procs for (\d+) steps with (\d+) atoms$"
 # "no" if it was built without OpenMP.
 _CPU = r"^(\d+\.\d)% CPU use with (\d+) MPI tasks x (\d+|no) OpenMP threads$"

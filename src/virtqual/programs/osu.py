@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, check_product, check_sizes, positive, single
+from virtqual.programs.text import OutputError, Program, check_product, check_sizes, positive, single
 
-NAME = "OSU"
+NAME = Program("OSU", "versions 5 to 7 with buffers of the host")
 # Column by header; the header has the unit (us, MB/s with 1 MB = 10^6 bytes, messages/s).
 _COLUMNS = {
     "Latency (us)": "latency",
@@ -47,7 +47,7 @@ def parse(text: str, first: int, last: int) -> OsuRun:
     A table does not say where it ends: the sizes tell if it stops early.
     """
     sizes = [first << power for power in range((last // first).bit_length())]
-    title = single(NAME, r"^# OSU MPI (.+) v([5-7]\.\d+(?:\.\d+)?)$", text, "title of a version 5 to 7")
+    title = single(NAME, r"^# OSU MPI (.+) v([5-7]\.\d+(?:\.\d+)?)$", text, "title")
     head = single(NAME, r"^# Size +\S.*$", text, "column headers")
     lines = text.split("\n")
     if lines.pop():

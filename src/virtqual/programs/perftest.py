@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from virtqual.programs.text import OutputError, check_sizes, positive, single, whole_number
+from virtqual.programs.text import OutputError, Program, check_sizes, positive, single, whole_number
 
-NAME = "perftest"
+NAME = Program("perftest", "versions 4.x to 6.x")
 # "MB/sec" of older versions is 2^20 bytes a second too; newer ones write MiB/sec.
 MIB = 2.0**20
 _HEADS = {

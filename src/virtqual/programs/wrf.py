@@ -10,6 +10,7 @@ from itertools import pairwise
 from virtqual.errors import InfrastructureError
 from virtqual.programs.text import (
     OutputError,
+    Program,
     date,
     find_all,
     line_of,
@@ -19,7 +20,7 @@ from virtqual.programs.text import (
     single,
 )
 
-NAME = "WRF"
+NAME = Program("WRF", "versions 3.5 to 4.x")
 _STEP = r"^Timing for main: time (\S{19}) on domain +(\d+): +(\d+\.\d{5}) elapsed seconds\.?$"
 _DATE = "%Y-%m-%d_%H:%M:%S"
 
