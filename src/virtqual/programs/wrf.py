@@ -73,10 +73,9 @@ def parse(text: str, period: float | None = None) -> WrfRun:
     if len(gaps) != 1 or min(gaps) <= 0:
         raise OutputError(NAME, f"steps are missing: they are {sorted(gaps)} s apart from {start} to {end}")
     simulated = (dates[-1] - begin).total_seconds()
-    if period not in {None, simulated}:
-        raise OutputError(
-            NAME, f"{simulated:g} s were simulated, to {end}, where {period:g} s were asked for"
-        )
+    if period is not None and simulated != period:
+        hours, asked = simulated / 3600, period / 3600
+        raise OutputError(NAME, f"{hours:g} h were simulated, to {end}; asked for {asked:g} h")
     return WrfRun(
         tasks=(int(tasks[1]), int(tasks[2])),
         interval=gaps.pop(),
