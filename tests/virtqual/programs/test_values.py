@@ -611,6 +611,14 @@ def test_what_is_wrong_is_said_with_the_program(helper, arguments, message):
     assert str(error.value) == f"any output: {message}"
 
 
+def test_a_parser_of_a_site_may_name_its_program_alone():
+    with pytest.raises(OutputError, match=r"^solver output: no rating; the closest line is 1: 'rating: x'$"):
+        text.single("solver", r"^rating: (\d+)$", "rating: x\n", "rating")
+    with pytest.raises(OutputError, match=r"^solver output: no key 'rating'$"):
+        with text.read_json("solver", "{}") as document:
+            document["rating"]
+
+
 @pytest.mark.parametrize("name", ALL_PARSERS)
 def test_a_truncated_output_is_refused_or_read_the_same(name):
     """Cut at every line: never another number."""
