@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, Program, check_product, single, whole_number
+from virtqual.programs.text import (
+    OutputError,
+    Program,
+    check_product,
+    refuse_not_finite,
+    single,
+    whole_number,
+)
 
 NAME = Program("NPB", "versions 3.x for MPI")
 # A label of at most 16 characters, padded, and its value; without a blank before "=" in some versions.
@@ -36,9 +43,10 @@ def parse(text: str) -> NpbRun:
 
     def find_value(label: str) -> str:
         if label not in report:
-            raise OutputError(NAME, f"the report lacks {label!r}")
+            raise OutputError(NAME, f"no {label!r} in the report as {NAME.versions} print it")
         return report[label]
 
+    refuse_not_finite(NAME, text[: end.start()])
     if find_value("Verification") != "SUCCESSFUL":
         raise OutputError(NAME, f"verification: {report['Verification']}")
     tasks = whole_number(NAME, find_value("Total processes"), "tasks")
