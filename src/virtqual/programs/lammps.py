@@ -100,7 +100,7 @@ def _table(text: str) -> list[tuple[int, float]]:
         if row.startswith("WARNING"):
             continue
         words = row.split()
-        if len(words) != len(names):
+        if len(words) != len(names) or not words[0].isdigit():
             raise OutputError(NAME, f"line {line} is not a row of the thermo table: {row!r}")
         values = dict(zip(names, words, strict=True))
         step = whole_number(NAME, values["Step"], f"step at line {line}")

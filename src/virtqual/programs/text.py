@@ -18,8 +18,8 @@ from virtqual.errors import InfrastructureError
 # scripts.
 NUMBER = r"-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?"
 # What C and Fortran print for a value that is not a number or infinite.
-NOT_FINITE = r"(?i:(?<![\w.])(?:nan(?:\(\w*\))?|inf|infinity)(?!\w|\.\w))"
-# A line is similar to a pattern if it matches this many letters of its beginning or end, and half of them.
+NOT_FINITE = r"(?i:(?<![\w.+-])[-+]?(?:nan(?:\(\w*\))?|inf|infinity)(?!\w|\.\w))"
+# A line is similar to a pattern if its beginning or end has this many letters, and a third of all.
 _SIMILAR_LETTERS = 5
 _SHOWN_CHARS = 100
 
@@ -101,7 +101,7 @@ def find_closest_line(pattern: str, text: str) -> tuple[int, str] | None:
 def _split(pattern: str) -> tuple[list[re.Pattern[str]], list[re.Pattern[str]]]:
     """Return the beginnings and the ends of a pattern that a similar line matches, shortest first."""
     pattern = pattern.removeprefix("^")
-    enough = max(_SIMILAR_LETTERS, _count_letters(pattern) / 2)
+    enough = max(_SIMILAR_LETTERS, _count_letters(pattern) / 3)
     beginnings: list[re.Pattern[str]] = []
     ends: list[re.Pattern[str]] = []
     for length in range(1, len(pattern)):
@@ -203,14 +203,25 @@ def read_json(program: Program, text: str) -> Iterator[Any]:
         raise OutputError(program, f"it is not the JSON of a whole run ({error})") from None
 
 
+def find_step(text: str) -> float:
+    """Return one unit of the last decimal of a printed number, 0 if it has none.
+
+    Examples
+    --------
+    >>> find_step("1.25e+02"), find_step("0.07"), find_step("7")
+    (1.0, 0.01, 0.0)
+    """
+    mantissa, _, exponent = text.lower().partition("e")
+    decimals = mantissa.partition(".")[2]
+    return float(f"1e{int(exponent or 0) - len(decimals)}") if decimals else 0.0
+
+
 def check_product(program: str, what: str, product: str, *factors: str) -> None:
     """Raise OutputError if printed numbers do not multiply to a product, within the last decimal of each."""
     slack, values = 1e-9, []
     for text in (product, *factors):
         values.append(positive(program, text, what))
-        mantissa, _, exponent = text.partition("e")
-        if decimals := mantissa.partition(".")[2]:
-            slack += 10.0 ** (int(exponent or 0) - len(decimals)) / values[-1]
+        slack += find_step(text) / values[-1]
     if abs(math.prod(values[1:]) - values[0]) > slack * values[0]:
         raise OutputError(program, f"{what}: {' x '.join(factors)} is not {values[0]:.8g}")
 
