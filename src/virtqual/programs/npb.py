@@ -1,4 +1,4 @@
-"""NAS Parallel Benchmarks 3.x (MPI): the report at the end of every benchmark."""
+"""NAS Parallel Benchmarks 2.3 to 3.4 (MPI): the report at the end of every benchmark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from virtqual.programs.text import (
     whole_number,
 )
 
-NAME = Program("NPB", "versions 3.x for MPI")
+NAME = Program("NPB", "versions 2.3 to 3.4 for MPI")
 # A label of at most 16 characters, padded, and its value; without a blank before "=" in some versions.
 _LINE = re.compile(r" (\S.{13}\S{0,2}) {0,2}= +(\S.*)", re.ASCII)
 

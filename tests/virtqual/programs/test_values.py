@@ -13,11 +13,13 @@ from virtqual.programs import (
     ior,
     lammps,
     mpip,
+    namd,
     netpipe,
     openfoam,
     osu,
     pgbench,
     pointer_chase,
+    stream,
     text,
     web_load,
 )
@@ -648,7 +650,7 @@ def test_two_runs_in_one_file_are_refused(name):
         ("lammps.lj.out", "Loop time of 0.67836", "Loop time of 0.87836", "loop time x timesteps/s"),
         ("npb.cg.out", " Version  ", " Class    ", "a broken or a second line"),
         ("npb.cg.out", " Version  ", "#Version  ", "a broken or a second line"),
-        ("npb.cg.out", " Version  ", " Edition  ", "no 'Version' in the report as versions 3.x for MPI"),
+        ("npb.cg.out", " Version  ", " Edition  ", "no 'Version' in the report as versions 2.3 to 3.4"),
         ("namd.water.out", "-31164.9703", "-311649703", "the sum of its terms"),
         ("milc.su3_rhmd_hisq.out", "Time = 7.635632e+00", "Time = 7.635632e+07", "is longer than from"),
         ("milc.su3_rhmd_hisq.out", "CHECK: delta S", "CHECK: delta", "0 complete changes of the action"),
@@ -778,3 +780,67 @@ def test_an_output_without_a_part_is_refused_with_its_reason(name, pattern, othe
     with pytest.raises(OutputError) as error:
         PARSERS[name](text)
     assert f" output: {message}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        # Lines of public logs of OpenCFD's builds, then of the Foundation's.
+        ("Build  : _8993af73-20221106 OPENFOAM=2206 patch=221104 version=2206", "2206"),
+        ("Build  : 51ed7a6034-20230103 OPENFOAM=2212 version=v2212", "2212"),
+        ("Build  : v1906 OPENFOAM=1906", "1906"),
+        ("Build  : v1712", "1712"),
+        ("Build  : 2.4.0-f0842aea0e77", "2.4.0"),
+        ("Build  : 4.x-1214e6ab8a9f", "4.x"),
+        ("Build  : 7", "7"),
+        ("Build  : 10-c4cf895ad8fa", "10"),
+        ("Build  : dev-f3775ac96129", "dev"),
+    ],
+)
+def test_the_build_of_openfoam_is_read_as_others_print_it(line, version):
+    text = re.sub(r"^Build .*$", line, read("openfoam.out"), flags=re.MULTILINE)
+    assert openfoam.parse(text, steps=10).version == version
+    # The Foundation's versions from 9 on print the unit of the time.
+    with_unit = re.sub(r"^(Time = \S+)$", r"\1s", text, flags=re.MULTILINE)
+    assert with_unit != text
+    assert openfoam.parse(with_unit, steps=10) == openfoam.parse(text, steps=10)
+
+
+@pytest.mark.parametrize("version", ["2.9", "2.14", "2.14b1", "3.0", "3.0.2", "3.0alpha9", "Git-2021-06-06"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "[Partition 0][Node 0] End of program",
+        "End of program",
+        "Program finished.",
+        "Program finished.\n[Partition 0][Node 0] End of program",
+    ],
+)
+def test_versions_and_ends_of_namd_are_read(version, end):
+    text = read("namd.water.out")
+    text = re.sub(r"^Info: NAMD \S+ ", f"Info: NAMD {version} ", text, count=1, flags=re.MULTILINE)
+    run = namd.parse(text.replace("[Partition 0][Node 0] End of program", end))
+    assert (run.version, run.atoms) == (version, 10125)
+
+
+@pytest.mark.parametrize(
+    ("printed", "version"),
+    [
+        ("pgbench (16.2)", "16.2"),
+        ("pgbench (19beta4)", "19beta4"),
+        ("pgbench (18rc1)", "18rc1"),
+        ("pgbench (20devel)", "20devel"),
+        ("pgbench (17.2 (Homebrew))", "17.2"),
+        ("pgbench (15.5 (Ubuntu 15.5-1.pgdg22.04+1))", "15.5"),
+        ("pgbench (16.4 - Percona Server for PostgreSQL 16.4.1)", "16.4"),
+    ],
+)
+def test_versions_of_pgbench_are_read_with_what_packages_add(printed, version):
+    text = re.sub(r"\A.*", printed, read("pgbench.peak.out"))
+    assert pgbench.parse(text).version == version
+
+
+def test_stream_without_openmp_is_refused():
+    text = re.sub(r"^Number of Threads.*\n", "", read("stream.out"), flags=re.MULTILINE)
+    with pytest.raises(OutputError, match=r"no threads requested \(OpenMP\) as versions 5.9 and 5.10"):
+        stream.parse(text)
