@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, check_sizes, positive
+from virtqual.programs.text import OutputError, Program, check_sizes, positive
 
-NAME = "NetPIPE"
+NAME = Program("NetPIPE", "versions 3.x")
 # NetPIPE counts in binary megabits (bits a second / 2^20).
 _BITS_PER_MBIT = 2.0**20
 _BANDWIDTH_STEP, _TIME_STEP_US = 1e-6, 0.01
@@ -47,7 +47,7 @@ def parse(text: str, smallest: int, largest: int) -> list[NetpipeRow]:
     for line, row in enumerate(text.splitlines(), 1):
         match = _ROW.fullmatch(row)
         if not match:
-            raise OutputError(NAME, f"line {line} is not a result row: {row!r}")
+            raise OutputError(NAME, f"line {line} is not a row as {NAME.versions} print it: {row!r}")
         size = int(match[1])
         bandwidth = positive(NAME, match[2], f"bandwidth at {size} B")
         rounding = _BANDWIDTH_STEP / 2 / bandwidth
