@@ -78,7 +78,15 @@ def gather_from_node(
         # After the timeout srun takes its job out of the queue.
         place = [*place, f"--time={PROBE_TIME_LIMIT_MINUTES}", f"--immediate={timeout}"]
     size = ("--nodes=1", "--ntasks=1", f"--cpus-per-task={cpus}")
-    command = ["srun", *place, f"--job-name={name}", *size, "sh", "-c", gather.script(then=commands)]
+    command = [
+        "srun",
+        *place,
+        f"--job-name={name}",
+        *size,
+        "sh",
+        "-c",
+        gather.guard(gather.script(then=commands)),
+    ]
     seconds = timeout + 2 * 60 * PROBE_TIME_LIMIT_MINUTES
     failure = f"cannot examine a node of partition {partition}"
     try:

@@ -125,12 +125,23 @@ def test_this_node():
         ("mlx5_core", "15b3:1017", True, "passthrough"),
         ("mlx5_core", "15b3:1018", True, "virtual function"),
         ("iavf", "8086:1889", True, "virtual function"),
+        # QEMU 8.0 and later.
+        ("igb", "8086:10c9", True, "emulated"),
+        ("igb", "8086:10c9 1af4:1100", True, "emulated"),
+        ("igb", "8086:10c9 8086:a03c", True, "passthrough"),
+        ("igb", "8086:1521 8086:0001", True, "passthrough"),
+        ("igbvf", "8086:10ca 1af4:1100", True, "emulated"),
+        ("igbvf", "8086:10ca 8086:a03c", True, "virtual function"),
+        ("e1000e", "8086:10d3 8086:0000", True, "emulated"),
+        ("e1000e", "8086:10d3 15ad:07d0", True, "emulated"),
+        ("mlx5_core", "15b3:101b 15b3:0007", True, "passthrough"),
     ],
 )
 def test_kinds_of_adapters(driver, pci_id, guest, expected):
     unseen = NotObservable(not_observable="no PCI device")
-    assert kind(driver, pci_id or unseen, virtual_function=False, guest=guest) == expected
-    assert isinstance(kind(unseen, unseen, virtual_function=False, guest=True), NotObservable)
+    ids = [*(pci_id or "").split(), unseen, unseen][:2]
+    assert kind(driver, *ids, virtual_function=False, guest=guest) == expected
+    assert isinstance(kind(unseen, unseen, unseen, virtual_function=False, guest=True), NotObservable)
 
 
 def test_load_of_a_run():
