@@ -17,7 +17,7 @@ from virtqual import paths
 from virtqual.commands.options import WaitHours
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files.records import write_file
-from virtqual.identity import readers
+from virtqual.identity import gather, readers
 from virtqual.qualify.opening import choose_class, find_stated_class
 from virtqual.report.console import verbatim
 from virtqual.site import audit, probe, slurm, systems
@@ -72,6 +72,8 @@ def init_system(
             for partition in partitions
         ]
     sides = reconcile(*(observed for observed, _ in looks))
+    for note in dict.fromkeys(note for side in sides for note in side.notes):
+        _console.print(note)
     seen_prefix = prefix if all(sees_prefix for _, sees_prefix in looks) else None
     text = Draft(name, *sides, options, seen_prefix, has_accounting).compose()
     if file.exists():
@@ -147,7 +149,11 @@ def _look_at_node(
     """Return a node of a partition, and whether it printed that it sees the marker."""
     _console.print(f"a short job looks at a node of partition {partition.name}", style="dim")
     files = probe.gather_from_node(
-        partition.name, options, Wait(wait_hours, _console.print), commands=commands
+        partition.name,
+        options,
+        Wait(wait_hours, _console.print),
+        commands=commands,
+        more=gather.ALL_CACHES,
     )
     return observe(partition, readers.read(files)), _SEEN in files.texts
 

@@ -44,7 +44,6 @@ _PARTS = {
     (0x48, 0xD01): "Kunpeng 920",
     (0x48, 0xD02): "Kunpeng 920 (TaiShan v120)",
     (0x48, 0xD06): "Kunpeng 950",
-    (0x4E, 0x004): "Carmel",
     (0x4E, 0x010): "Olympus",
     (0x50, 0x000): "X-Gene",
     (0x51, 0xC00): "Falkor",
@@ -57,11 +56,7 @@ _PARTS = {
     (0xC0, 0xAC3): "AmpereOne (Ampere-1)",
     (0xC0, 0xAC4): "AmpereOne (Ampere-1a)",
 }
-_CORE = re.compile(
-    r"^CPU implementer\s*: 0x([0-9a-f]+)\n(?:CPU architecture: .*\n)?CPU variant\s*: 0x([0-9a-f]+)\n"
-    r"CPU part\s*: 0x([0-9a-f]+)\nCPU revision\s*: ([0-9]+)",
-    re.MULTILINE,
-)
+_FIELD = re.compile(r"^CPU (implementer|variant|part|revision)\s*: (?:0x)?([0-9a-f]+)", re.MULTILINE)
 
 
 def describe_cores(cpuinfo: str) -> tuple[str, str] | None:
@@ -77,9 +72,14 @@ def describe_cores(cpuinfo: str) -> tuple[str, str] | None:
     """
     names: dict[str, None] = {}
     signatures: dict[str, None] = {}
-    for implementer, variant, part, revision in _CORE.findall(cpuinfo):
+    for core in re.split(r"^processor\s*:", cpuinfo, flags=re.MULTILINE):
+        fields = dict(_FIELD.findall(core))
+        if not {"implementer", "part"} <= fields.keys():
+            continue
+        implementer, part = fields["implementer"], fields["part"]
         vendor = _IMPLEMENTERS.get(int(implementer, 16), f"implementer 0x{implementer}")
         name = _PARTS.get((int(implementer, 16), int(part, 16)), f"part 0x{part}")
         names[f"{vendor} {name}"] = None
-        signatures[f"{vendor} 0x{part} r{int(variant, 16)}p{revision}"] = None
+        revision = f"r{int(fields.get('variant', '0'), 16)}p{fields.get('revision', '0')}"
+        signatures[f"{vendor} 0x{part} {revision}"] = None
     return (" + ".join(names), " + ".join(signatures)) if names else None

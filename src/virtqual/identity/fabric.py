@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from virtqual.identity.record import Hca, Identity, Nic, Port, seen
@@ -95,7 +96,7 @@ def parse_options(options: Sequence[str]) -> tuple[str, str]:
     """
     values = {"-d": "", "-i": DEFAULT_PORT}
     long_names = {"--ib-dev": "-d", "--ib-port": "-i"}
-    for word, next_word in zip(options, [*options[1:], ""], strict=True):
+    for word, next_word in zip_longest(options, options[1:], fillvalue=""):
         name, equals, value = word.partition("=")
         if name in long_names:
             values[long_names[name]] = value if equals else next_word
@@ -109,6 +110,18 @@ def find_port(identity: Identity, options: Sequence[str]) -> RdmaPort | None:
     device, number = parse_options(options)
     ports = list_ports(identity)
     return next((p for p in ports if (p.hca.name, p.port.number) == (device, number)), None)
+
+
+def use_port(identity: Identity, options: Sequence[str]) -> Identity:
+    """Return the record with the port that options of perftest name, if they name a device."""
+    device, number = parse_options(options)
+    return identity.model_copy(update={"rdma_port": f"{device} port {number}"}) if device else identity
+
+
+def select_ports(identity: Identity) -> list[RdmaPort]:
+    """Return the ports that carry messages, active or not: the one that the system file names, or all."""
+    ports = list_ports(identity)
+    return [port for port in ports if port.name == identity.rdma_port] if identity.rdma_port else ports
 
 
 def name_other_fabrics(identity: Identity) -> list[str]:

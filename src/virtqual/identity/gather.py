@@ -18,8 +18,8 @@ CLOCK_DIR = "/sys/devices/system/clocksource/clocksource0"
 TRANSPARENT_PAGES_FILE = "/sys/kernel/mm/transparent_hugepage/enabled"
 HUGE_PAGES_DIR = "/sys/kernel/mm/hugepages"
 HARDWARE_FILES = tuple(f"{DMI_DIR}/{name}" for name in ("sys_vendor", "product_name", "product_version"))
-#: Says of Arm guests whose firmware is a device tree what is below them.
-DEVICE_TREE_FILE = "/proc/device-tree/hypervisor/compatible"
+#: Say of Arm guests whose firmware is a device tree what is below them, as words that end with a zero.
+DEVICE_TREE_FILES = ("/proc/device-tree/hypervisor/compatible", "/proc/device-tree/compatible")
 FIRMWARE_FILES = (f"{DMI_DIR}/bios_vendor", f"{DMI_DIR}/bios_version")
 #: Files of a device about its PCIe link, by field of :class:`~virtqual.identity.record.PcieLink`.
 LINK_FILES = {
@@ -45,7 +45,6 @@ FILES = (
     "/proc/self/status",
     "/proc/sys/kernel/arch",
     "/sys/hypervisor/type",
-    DEVICE_TREE_FILE,
     "/sys/class/ptp/ptp*/clock_name",
     *HARDWARE_FILES,
     *FIRMWARE_FILES,
@@ -117,6 +116,9 @@ if command -v vmware-toolbox-cmd > /dev/null; then
     vmware-toolbox-cmd stat raw text session 2> /dev/null | tr '\\r' '?' |
         sed 's|^|{VMWARE_SESSION}:|'
 fi
+for virtqual_file in {" ".join(DEVICE_TREE_FILES)}; do
+    [ -r $virtqual_file ] && {{ printf %s: $virtqual_file; tr '\\0\\n' '  ' < $virtqual_file; echo; }}
+done
 [ -z "$SLURMD_NODENAME" ] || echo "{SLURM_NODE}:$SLURMD_NODENAME"
 {then}echo {LAST_LINE}
 """

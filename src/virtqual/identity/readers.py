@@ -13,7 +13,7 @@ from virtqual.identity.gather import (
     CACHE_FILES,
     CLOCK_DIR,
     CPU_DIR,
-    DEVICE_TREE_FILE,
+    DEVICE_TREE_FILES,
     FIRMWARE_FILES,
     HARDWARE_FILES,
     HUGE_PAGES_DIR,
@@ -38,6 +38,8 @@ _VENDORS = {
     "Red Hat": "Red Hat (KVM)",
     "QEMU": "QEMU",
 }
+#: The machine in the device tree that QEMU makes for an Arm guest.
+_QEMU_MACHINE = "linux,dummy-virt"
 #: Words of an Arm guest's device tree or product name.
 _ARM_ACCELERATORS = {
     **{"linux,kvm": "kvm", "KVM Virtual Machine": "kvm", "QEMU Virtual Machine": "tcg"},
@@ -138,7 +140,12 @@ def _read_presence(files: NodeFiles) -> record.Flag:
         flags = _search_cpuinfo(files, "flags")
         return "hypervisor" in flags.split() if seen(flags) else flags
     # Arm's processors have no flag for it: firmware and drivers of hypervisors tell.
-    if {"/sys/hypervisor/type", DEVICE_TREE_FILE} & files.texts.keys() or "KVM" in _read_ptp_clocks(files):
+    signs = (
+        not {"/sys/hypervisor/type", DEVICE_TREE_FILES[0]}.isdisjoint(files.texts),
+        _QEMU_MACHINE in files.texts.get(DEVICE_TREE_FILES[1], ""),
+        "KVM" in _read_ptp_clocks(files),
+    )
+    if any(signs):
         return True
     hardware = files.text(HARDWARE_FILES[0])
     if not seen(hardware):
@@ -179,7 +186,7 @@ def _read_accelerator(files: NodeFiles, vendor: Text) -> Text:
         return "kvm"
     if _is_arm(files):
         # QEMU's firmware for Arm names its accelerator.
-        words = _read_all(files, DEVICE_TREE_FILE, HARDWARE_FILES[1])
+        words = _read_all(files, DEVICE_TREE_FILES[0], HARDWARE_FILES[1])
         for word, accelerator in _ARM_ACCELERATORS.items():
             if word in words:
                 return accelerator

@@ -85,6 +85,7 @@ class Draft:
             access_notes.append("# The nodes that are left out have another size than most.")
         features = [side, "rdma"] if self._has_rdma else [side]
         minutes = min(SESSION_MINUTES, partition.max_minutes)
+        architecture = observed.identity.cpu.architecture
         session_access = [*access, f"--time={format_minutes(minutes)}"]
         entries = [
             f'"name": "{partition.name}",',
@@ -94,10 +95,11 @@ class Draft:
             f'"access": {json.dumps(access)},',
             f'"features": {json.dumps(features)},',
             '"processor": {',
-            f'    "arch": "{platform.machine()}",',
+            f'    "arch": "{architecture if seen(architecture) else platform.machine()}",',
             *_format_facts(self._complete_facts("processor", observed.processor), 4),
             "},",
             *self._choose_coretype(),
+            *(f"# {note}" for note in observed.notes),
             '"extras": {',
             *_format_facts(self._complete_facts("extras", observed.extras), 4),
             f"    # scontrol: MaxTime of {partition.name} is {format_minutes(partition.max_minutes)}.",
