@@ -10,7 +10,7 @@ from typing import Any
 from virtqual.identity import Identity, seen
 from virtqual.identity.cpus import cpu_list
 from virtqual.site.hosts import shorten
-from virtqual.site.slurm import SlurmPartition
+from virtqual.site.partitions import SlurmPartition
 
 #: The share of a node's memory that is left to its system, the page cache and Slurm.
 SYSTEM_MEMORY_SHARE = 0.1
