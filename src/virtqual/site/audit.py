@@ -6,38 +6,28 @@ import json
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
+from virtqual.errors import UsageError
 from virtqual.files.wording import list_names, node_sort_key, pluralize, suggest
 from virtqual.identity import fabric, seen
-from virtqual.site import slurm
 from virtqual.site.hosts import shorten
+from virtqual.site.limits import (
+    Demand,
+    explain_constraint,
+    find_exceeded_limits,
+    find_obstacles,
+    find_wrong_selection,
+)
 from virtqual.site.observed import Fact, Observed, find_contradictions, observe_link_rate, reconcile
-from virtqual.site.options import format_minutes, parse_minutes, parse_options
-from virtqual.site.slurm import SlurmPartition, read_partition
+from virtqual.site.options import parse_options
+from virtqual.site.partitions import SlurmPartition, read_partition, select_nodes, shorten_nodes
 from virtqual.site.systems import System
 from virtqual.verdict.pairs import SIDES
 
 MAX_NODES_SHOWN = 4
 
 
-def find_wrong_options(partition: SlurmPartition, options: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each option by which a partition takes no job; Slurm knows defaults of others."""
-    for option, names in (("--account", partition.accounts), ("--qos", partition.qos)):
-        if "ALL" not in names and option in options and options[option] not in names:
-            allowed = " or ".join(sorted(names))
-            yield f"states {option}={options[option]}, but partition {partition.name} takes {allowed} alone"
-    if "--time" in options and parse_minutes(options["--time"]) > partition.max_minutes:
-        limit = format_minutes(partition.max_minutes)
-        yield f"states --time={options['--time']}, but MaxTime of partition {partition.name} is {limit}"
-    if "--licenses" in options:
-        licenses = slurm.list_licenses()
-        for name in options["--licenses"].split(","):
-            if (name := name.partition(":")[0]) not in licenses:
-                yield f"states a licence {name!r} that Slurm does not have: {suggest(name, licenses)}"
-
-
 def compare_with_slurm(system: System) -> Iterator[str]:
     """Yield a sentence for each value that does not agree with Slurm's configuration, with its key."""
-    names = slurm.list_partitions()
     for side in SIDES:
         partition = system.partition(side)
         stated = {"access": partition.access, "extras.session_access": partition.extras.session_access}
@@ -45,20 +35,22 @@ def compare_with_slurm(system: System) -> Iterator[str]:
             if not words:
                 continue
             place, options = system.name_key(side, key), parse_options(words)
-            name = options["--partition"]
-            if unknown := [part for part in name.split(",") if part not in names]:
-                yield f"{place}: Slurm has no partition {unknown[0]!r}: {suggest(unknown[0], names)}"
-            elif "," not in name:
-                in_slurm = read_partition(name)
-                yield from (f"{place}: {problem}" for problem in find_wrong_options(in_slurm, options))
-                if key == ("extras.session_access" if partition.extras.session_access else "access"):
-                    yield from _compare_sizes(system, side, in_slurm)
+            try:
+                in_slurm = read_partition(options.get("--partition", ""))
+            except UsageError as error:
+                yield f"{place}: {error}"
+                continue
+            wrong = [*find_obstacles(in_slurm, options), *find_wrong_selection(in_slurm, options)]
+            yield from (f"{place}: {problem}" for problem in wrong)
+            if key == "extras.session_access" or not partition.extras.session_access:
+                yield from _compare_sizes(system, side, in_slurm)
+                yield from _compare_limits(system, side, place, in_slurm)
 
 
 def _compare_sizes(system: System, side: str, in_slurm: SlurmPartition) -> Iterator[str]:
     """Yield a sentence for each number that the nodes of a session's jobs do not have by Slurm."""
     partition = system.partition(side)
-    nodes = sorted(slurm.select_nodes(partition, in_slurm.sizes), key=node_sort_key)
+    nodes = sorted(select_nodes(partition, in_slurm.sizes), key=node_sort_key)
     if len(nodes) < partition.extras.nodes:
         yield (
             f"{system.name_key(side, 'extras.nodes')}: states {partition.extras.nodes}, but partition "
@@ -71,14 +63,49 @@ def _compare_sizes(system: System, side: str, in_slurm: SlurmPartition) -> Itera
         configured = {node: getattr(in_slurm.sizes[node], field) for node in nodes}
         smaller = {node: size for node, size in configured.items() if size is not None and size < stated}
         if smaller:
-            nodes_shown = list_names(list(smaller), MAX_NODES_SHOWN)
-            in_config = f"Slurm has {min(smaller.values())} for {nodes_shown}"
+            least = min(smaller, key=smaller.__getitem__)
+            reason = in_slurm.explain_cpus(least) if field == "cpus" else in_slurm.explain_memory(least)
+            in_config = f"Slurm has {smaller[least]} for {shorten_nodes(smaller)}{reason and f' ({reason})'}"
             yield f"{system.name_key(side, key)}: states {stated}, but {in_config}"
-    named, listed = chain(*partition.extras.nodes_of_hosts.values()), set(map(shorten, in_slurm.sizes))
-    if unknown := [vm for vm in named if shorten(vm) not in listed]:
-        place = system.name_key(side, "extras.nodes_of_hosts")
-        shown = list_names(unknown, MAX_NODES_SHOWN)
-        yield f"{place}: names {shown}, which partition {in_slurm.name} has not"
+    used = in_slurm.keep(nodes)
+    if len({(kind.size.cpus, kind.size.cores) for kind in used.kinds}) > 1:
+        place = system.name_key(side, "access")
+        yield f"{place}: allows nodes of different sizes: {used.describe_kinds()}. Use --exclude"
+    yield from _compare_names(system, side, in_slurm)
+
+
+def _compare_names(system: System, side: str, in_slurm: SlurmPartition) -> Iterator[str]:
+    """Yield a sentence on nodes of hosts that are no nodes of the partition by the names that Slurm has."""
+    named = list(chain(*system.partition(side).extras.nodes_of_hosts.values()))
+    place, listed = system.name_key(side, "extras.nodes_of_hosts"), set(map(shorten, in_slurm.sizes))
+    found = {vm: in_slurm.find_node([shorten(vm)]) for vm in named if shorten(vm) not in listed}
+    if unknown := [vm for vm, node in found.items() if node is None]:
+        yield f"{place}: names {list_names(unknown, MAX_NODES_SHOWN)}, which partition {in_slurm.name} has not"
+    if renamed := [f"{vm} ({node})" for vm, node in found.items() if node]:
+        shown = list_names(renamed, MAX_NODES_SHOWN)
+        yield f"{place}: names {shown} by their machines' names: write Slurm's, which are in brackets"
+
+
+def _compare_limits(system: System, side: str, place: str, in_slurm: SlurmPartition) -> Iterator[str]:
+    """Yield a sentence for each limit of partition, account or QOS that a session's jobs exceed."""
+    partition = system.partition(side)
+    is_held = bool(partition.extras.session_access)
+    demand = Demand(
+        partition.job_options, partition.extras.nodes, partition.processor["num_cpus"], 2 if is_held else 1
+    )
+    places = {"nodes": system.name_key(side, "extras.nodes")}
+    for key, sentence in find_exceeded_limits(in_slurm, demand):
+        yield f"{places.get(key, place)}: {sentence}"
+
+
+def find_notes(system: System) -> Iterator[str]:
+    """Yield a sentence on what Slurm alone decides, and on nodes that differ in memory only."""
+    for side in SIDES:
+        options = system.partition(side).job_options
+        if note := explain_constraint(options):
+            yield f"{system.name_key(side, 'access')}: {note}"
+        if kinds := read_partition(options.get("--partition", "")).select(options).describe_kinds():
+            yield f"{system.name_key(side, 'access')}: {kinds}"
 
 
 def compare_with_nodes(system: System, native: Observed, virtual: Observed) -> Iterator[str]:

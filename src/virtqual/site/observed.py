@@ -13,7 +13,7 @@ from virtqual.identity.cpus import cpu_list
 from virtqual.identity.fabric import RdmaPort
 from virtqual.identity.readers import CACHE_UNIT_BYTES
 from virtqual.site.hosts import shorten
-from virtqual.site.slurm import NodeSize, SlurmPartition
+from virtqual.site.partitions import NodeSize, SlurmPartition
 
 #: The share of a node's memory that is left to its system, the page cache and Slurm.
 SYSTEM_MEMORY_SHARE = 0.1
@@ -56,7 +56,8 @@ class Observed:
 
 def observe(partition: SlurmPartition, identity: Identity) -> Observed:
     """Return what Slurm says of a partition and a node of itself."""
-    node = shorten(identity.name) if seen(identity.name) else partition.name
+    names = [shorten(name) for name in (identity.slurm_node, identity.node) if seen(name)]
+    node = partition.find_node(names) or next(iter(names), partition.name)
     size = partition.sizes.get(node, partition.common_size)
     # Slurm may leave out threads, or whole cores.
     cpus_per_core = max(1, size.cpus // size.cores)

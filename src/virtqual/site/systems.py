@@ -36,7 +36,7 @@ NO_NAME = "is no name: it begins with a letter or _, and has letters, digits, _ 
 #: The beginning of a sentence in place of a value that only people know.
 TODO = "TODO: "
 #: Options by which jobs ask for some nodes of a partition only.
-_NODE_OPTIONS = {"--nodelist", "--exclude", "--constraint", "--nodefile"}
+_NODE_OPTIONS = {"--nodelist", "--exclude", "--constraint", "--nodefile", "--reservation"}
 _TYPE_WORDS = {
     "array": "a list",
     "boolean": "True or False",
@@ -116,8 +116,8 @@ class Partition(BaseModel, frozen=True):
 
     @property
     def slurm_name(self) -> str:
-        """Slurm's name of the partition."""
-        return self.job_options["--partition"]
+        """Slurm's name of the partition; empty if jobs take the default one."""
+        return self.job_options.get("--partition", "")
 
     @property
     def names_nodes(self) -> bool:
@@ -175,6 +175,16 @@ class System(BaseModel, frozen=True):
             raise ValueError(
                 f"partitions: access of {native.name} and {virtual.name} is the same "
                 f"({' '.join(native.access)}): jobs of both would run on the same nodes"
+            )
+        clusters = {
+            parse_options(words).get("--clusters", "")
+            for partition in (native, virtual)
+            for words in filter(None, (partition.access, partition.extras.session_access))
+        }
+        if len(clusters) > 1:
+            raise ValueError(
+                "access: --clusters must be the same in access and extras.session_access of both partitions: "
+                "one Slurm runs both"
             )
         if bool(self.native_extras.session_access) != bool(self.virtual_extras.session_access):
             raise ValueError("extras.session_access: state it for both partitions, or for none")
