@@ -80,7 +80,8 @@ def _compare_names(system: System, side: str, in_slurm: SlurmPartition) -> Itera
     place, listed = system.name_key(side, "extras.nodes_of_hosts"), set(map(shorten, in_slurm.sizes))
     found = {vm: in_slurm.find_node([shorten(vm)]) for vm in named if shorten(vm) not in listed}
     if unknown := [vm for vm, node in found.items() if node is None]:
-        yield f"{place}: names {list_names(unknown, MAX_NODES_SHOWN)}, which partition {in_slurm.name} has not"
+        shown = list_names(unknown, MAX_NODES_SHOWN)
+        yield f"{place}: names {shown}, which partition {in_slurm.name} has not"
     if renamed := [f"{vm} ({node})" for vm, node in found.items() if node]:
         shown = list_names(renamed, MAX_NODES_SHOWN)
         yield f"{place}: names {shown} by their machines' names: write Slurm's, which are in brackets"
@@ -117,7 +118,10 @@ def compare_with_nodes(system: System, native: Observed, virtual: Observed) -> I
         stated |= extras.model_dump(include={"llc_bytes", "numa_nodes", "link_gbit"})
         facts = {f"processor.{key}": fact for key, fact in observed.processor.items()}
         facts |= {f"extras.{key}": fact for key, fact in observed.extras.items()}
-        if gbit := observe_link_rate(observed, extras.rdma_options):
+        # How the sides differ in the ports that were drafted is preflight's.
+        drafted = observed.extras.get("rdma_options")
+        is_drafted = drafted is not None and tuple(drafted.value) == extras.rdma_options
+        if not is_drafted and (gbit := observe_link_rate(observed, extras.rdma_options)):
             facts["extras.link_gbit"] = gbit
         for key, fact in facts.items():
             value = stated.get(key.rpartition(".")[2])
