@@ -1,5 +1,8 @@
-# Sourced by bash.  `virtqual_note begin` before the program and `virtqual_note end` after it note the state of the
-# node.  The job script calls them for its own node; the first task of another node adds the node's name.
+# Sourced by bash.  The output of programs has no labels of srun, and comes to the job's own files.
+unset SLURM_LABELIO SLURM_UNBUFFEREDIO SLURM_STDINMODE SLURM_STDOUTMODE SLURM_STDERRMODE
+
+# `virtqual_note begin` before the program and `virtqual_note end` after it note the state of the node.  The job
+# script calls them for its own node; the first task of another node adds the node's name.
 virtqual_note() {
     local key value rest lines
     {
@@ -18,7 +21,7 @@ virtqual_note() {
             esac
         done
         if [ "$1" = begin ]; then
-            read -r value < /proc/sys/kernel/hostname && echo "node=$value"
+            read -r value < /proc/sys/kernel/hostname && echo "node=${SLURMD_NODENAME:-$value}"
             read -r value < /sys/devices/system/cpu/online && echo "cpus_online=$value"
             # Seconds since the boot, now and in ticks when this shell began: a login shell and modules take a while.
             read -r value rest < /proc/uptime && echo "uptime=$value"
@@ -32,6 +35,7 @@ virtqual_note() {
 virtqual_see() {
     local node
     read -r node < /proc/sys/kernel/hostname
+    node=${SLURMD_NODENAME:-$node}
     export VIRTQUAL_LINKS="$LD_LIBRARY_PATH $LD_PRELOAD $OPENBLAS_CORETYPE" VIRTQUAL_NOTES=$PWD
     : > "virtqual.sees.$node"
     ./see.sh "$1" < /dev/null &

@@ -1,10 +1,12 @@
 """The facts of a hypervisor's host, from its own files."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,8 @@ from made_programs import ESXCLI
 from virtqual.errors import UsageError
 from virtqual.identity import gather, host, kvm_host, seen
 
+#: Descriptions of VMs and hosts that other people have published, reduced.
+OTHERS = Path(__file__).parents[2] / "outputs/hosts"
 LIBVIRT = """<domain type='kvm'><name>n1</name><memory unit='GiB'>64</memory>
 <memoryBacking><hugepages/><locked/></memoryBacking><vcpu placement='static'>2</vcpu>
 <cputune><vcpupin vcpu='0' cpuset='0'/><vcpupin vcpu='1' cpuset='1'/></cputune>
@@ -276,3 +280,159 @@ def test_a_vcpu_on_all_cpus_is_not_pinned():
 def test_memory_in_every_unit_of_libvirt(unit, mib):
     text = re.sub(r"<memory[ >][^<]*</memory>", f"<memory unit='{unit}'>1</memory>", LIBVIRT)
     assert host.read_libvirt(text)["memory_mib"] == mib
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("dumpxml-with-notice.xml", {"vcpus": 2, "vcpus_pinned": False, "memory_pinned": False}),
+        ("edit-comment.xml", {"vcpus": 1, "memory_mib": 64}),
+        ("kubevirt-4687.xml", {"vcpus": 4, "vcpus_pinned": True, "memory_pinned": False}),
+        (
+            "kubevirt-hotplug.xml",
+            {
+                **{"vcpus": 64, "vcpus_pinned": True, "memory_pinned": True, "virtual_numa_nodes": 2},
+                **{"memory_mib": 245760, "memory_backing": "huge pages", "hardware": "pc-q35-rhel9.4.0"},
+            },
+        ),
+        ("nova-2015.xml", {"vcpus": 1, "vcpus_pinned": False, "memory_pinned": False, "memory_mib": 512}),
+        ("nova-test-pins.xml", {"vcpus": 2, "memory_pinned": False}),
+        ("numatune-all.xml", {"vcpus": 128, "vcpus_pinned": False, "memory_pinned": False}),
+        ("pin-two-cores.xml", {"vcpus": 4, "vcpus_pinned": False, "memory_pinned": False}),
+        (
+            "qemu-kubevirt.txt",
+            {"vcpus": 64, "memory_mib": 256000, "accelerator": "kvm", "hardware": "pc-q35-rhel9.4.0"},
+        ),
+        ("vmx-crlf.vmx", {"vcpus": 64, "memory_mib": 262144, "latency_sensitivity": "high"}),
+        ("vmx-debian.vmx", {"vcpus": 1, "vcpus_pinned": False, "memory_reserved": True}),
+        ("vmx-nospace.vmx", {"vcpus": 64, "hardware": "vmx-7", "memory_reserved": False}),
+        ("vmx-openebs.vmx", {"vcpus": 8, "vcpus_pinned": True, "memory_reserved": True}),
+        ("esxcli-crlf.txt", {"build": "8.0.3-24022510"}),
+        ("esxcli-wfs.txt", {"numa_nodes": 2, "cpus_per_node": 24, "memory_mib_per_node": 65261, "smt": "on"}),
+    ],
+)
+def test_vms_and_hosts_of_other_people(file, expected):
+    option = {"xml": "--libvirt", "vmx": "--vmx"}.get(file[-3:], "--qemu" if "qemu" in file else "--esxcli")
+    record = json.loads(call("host", option, OTHERS / file, code=0).output)
+    assert {key: record.get(key) for key in expected} == expected
+
+
+def test_output_of_esxcli_in_another_form_is_refused_with_the_remedy():
+    done = call("host", "--esxcli", OTHERS / "esxcli-xml.txt", code=2)
+    assert "without --formatter" in done.output
+
+
+PINNED_TO_PAIRS = LIBVIRT.replace("cpuset='0'", "cpuset='0,64'").replace("cpuset='1'", "cpuset='1,65'")
+
+
+def test_a_vcpu_on_two_cpus_is_pinned_if_they_are_one_core():
+    one_core = {0: frozenset({0, 64}), 1: frozenset({1, 65})}
+    two_cores = {cpu: frozenset({cpu}) for cpu in (0, 1, 64, 65)}
+    assert host.read_libvirt(PINNED_TO_PAIRS, one_core)["vcpus_pinned"] is True
+    assert host.read_libvirt(PINNED_TO_PAIRS, two_cores)["vcpus_pinned"] is False
+    assert "whether they are one core" in host.read_libvirt(PINNED_TO_PAIRS)["vcpus_pinned"].not_observable
+    four_threads = LIBVIRT.replace("cpuset='0'", "cpuset='0-3'").replace("cpuset='1'", "cpuset='4-7'")
+    cores = {cpu: frozenset(range(cpu // 4 * 4, cpu // 4 * 4 + 4)) for cpu in range(8)}
+    assert host.read_libvirt(four_threads, cores)["vcpus_pinned"] is True
+    assert host.read_libvirt(four_threads)["vcpus_pinned"] is False
+
+
+@pytest.mark.parametrize(
+    ("numatune", "memory_pinned"),
+    [
+        ("<memory mode='strict' nodeset='0'/>", True),
+        ("<memory nodeset='0'/>", True),
+        ("<memory mode='restrictive' nodeset='1'/>", True),
+        ("<memory mode='strict' nodeset='0-1'/>", False),
+        ("<memory mode='strict' nodeset='0-1,^1'/>", True),
+        ("<memory mode='preferred' nodeset='0'/>", False),
+        ("<memory mode='interleave' nodeset='0-1'/>", False),
+        ("<memory mode='strict' placement='auto'/>", False),
+        ("<memory placement='auto'/>", False),
+    ],
+)
+def test_memory_is_pinned_to_one_node(numatune, memory_pinned):
+    text = LIBVIRT.replace("<memory mode='strict' nodeset='0'/>", numatune)
+    assert host.read_libvirt(text)["memory_pinned"] is memory_pinned
+
+
+@pytest.mark.parametrize(
+    ("backend", "memory_pinned"),
+    [("host-nodes=0-1", False), ("host-nodes=0,host-nodes=1", False), ("host-nodes=1", True)],
+)
+def test_qemu_binds_memory_to_one_node(backend, memory_pinned):
+    bound = BOUND.replace("host-nodes=0", backend)
+    assert host.read_qemu(f"{QEMU} {bound}".split())["memory_pinned"] is memory_pinned
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sees which file a process runs")
+def test_the_version_of_another_file_than_the_one_of_that_path_is_read_from_it(tmp_path):
+    """As in a container, whose QEMU has a path that is another file, or none, on its host."""
+    binary = shutil.copy("/bin/sleep", tmp_path / "qemu-kvm")
+    with binary.open("ab") as file:
+        file.write(b"\0QEMU emulator version 8.2.0 (qemu-kvm-8.2.0-11.el9)\nCopyright\0")
+    with subprocess.Popen([binary, "60"]) as process:
+        shutil.copy("/bin/true", tmp_path / "another")
+        (tmp_path / "another").rename(binary)
+        printed = subprocess.run(["sh", "-c", kvm_host.script()], capture_output=True, text=True, check=True)
+        process.kill()
+    files = gather.parse(printed.stdout)
+    assert files.texts[f"/proc/{process.pid}/version"] == (
+        "QEMU emulator version 8.2.0 (qemu-kvm-8.2.0-11.el9)"
+    )
+    in_container = dict(files.texts) | {f"/proc/{process.pid}/exe": "/usr/libexec/qemu-kvm"}
+    vms = kvm_host.read_vms(gather.NodeFiles(in_container, {}))
+    assert vms[f"process {process.pid}"]["qemu_package"] == (
+        "QEMU 8.2.0 (qemu-kvm-8.2.0-11.el9), not of this host's packages"
+    )
+
+
+@pytest.mark.parametrize(
+    ("elements", "expected"),
+    [
+        # cputune-numatune: numad chooses, and a balloon has half of the memory.
+        (
+            "<memory unit='KiB'>131072</memory><currentMemory unit='KiB'>65536</currentMemory>"
+            "<vcpu placement='auto' current='2'>6</vcpu><cputune><emulatorpin cpuset='1-3'/>"
+            "<iothreadpin iothread='1' cpuset='2'/></cputune>"
+            "<numatune><memory mode='strict' placement='auto'/></numatune>",
+            {"vcpus": 2, "memory_mib": 64, "vcpus_pinned": False, "memory_pinned": False},
+        ),
+        # numatune-memnode
+        (
+            "<vcpu placement='static'>32</vcpu><numatune><memnode cellid='0' mode='preferred' nodeset='3'/>"
+            "<memory mode='strict' nodeset='0-7'/><memnode cellid='2' mode='strict' nodeset='1-2,5-7,^6'/>"
+            "</numatune><cpu><numa><cell id='0'/><cell id='1'/><cell id='2'/></numa></cpu>",
+            {"vcpus": 32, "virtual_numa_nodes": 3, "memory_pinned": False},
+        ),
+        # numad-auto-vcpu-static-numatune
+        (
+            "<vcpu placement='auto'>2</vcpu><numatune><memory mode='interleave' nodeset='0'/></numatune>",
+            {"vcpus": 2, "vcpus_pinned": False, "memory_pinned": False},
+        ),
+        # cpu-hotplug-startup, with pins for the vCPUs that are there
+        (
+            "<vcpu placement='static' current='3'>6</vcpu><vcpus><vcpu id='0' enabled='yes'/>"
+            "<vcpu id='1' enabled='no'/><vcpu id='2' enabled='no'/><vcpu id='3' enabled='no'/>"
+            "<vcpu id='4' enabled='yes'/><vcpu id='5' enabled='yes'/></vcpus><cputune>"
+            "<vcpupin vcpu='0' cpuset='8'/><vcpupin vcpu='4' cpuset='9'/><vcpupin vcpu='5' cpuset='10'/>"
+            "</cputune>",
+            {"vcpus": 3, "vcpus_pinned": True},
+        ),
+        # memory-hotplug-dimm-addr
+        (
+            "<maxMemory slots='16' unit='KiB'>1099511627776</maxMemory><memory unit='KiB'>7434230</memory>"
+            "<currentMemory unit='KiB'>7434230</currentMemory><vcpu placement='static' cpuset='0-1'>2</vcpu>",
+            {"vcpus": 2, "vcpus_pinned": False, "memory_mib": 7259},
+        ),
+        # cputune
+        (
+            "<vcpu placement='static'>2</vcpu><cputune><vcpupin vcpu='0' cpuset='0'/>"
+            "<vcpupin vcpu='1' cpuset='1'/><emulatorpin cpuset='1'/></cputune>",
+            {"vcpus": 2, "vcpus_pinned": True},
+        ),
+    ],
+)
+def test_domains_of_libvirts_own_tests(elements, expected):
+    fields = host.read_libvirt(f"<domain type='kvm'><name>a</name>{elements}</domain>")
+    assert {key: fields[key] for key in expected} == expected
