@@ -30,6 +30,8 @@ from virtqual.trust import Fault
 
 #: Directories of a site whose files are run, or decide what passes.
 _SITE_DIRECTORIES = ("systems", "checks", "references", "spack")
+#: Large directories of a site, and the file of each of their parts that has the checksums of the others.
+_LISTS = {"stacks": "manifest.json", "inputs": "kept.json"}
 
 
 def root() -> Path:
@@ -134,9 +136,9 @@ def find_site_faults() -> Iterator[Fault]:
     files = [path for path in _list(directory) if not path.is_dir()]
     for name in _SITE_DIRECTORIES:
         files += _walk(directory / name, set())
-    stacks = directory / "stacks"
-    for path in (stacks, *_list(stacks)):
-        files += [part for part in (path, path / "manifest.json") if part.exists()]
+    for name, listed in _LISTS.items():
+        for path in (directory / name, *_list(directory / name)):
+            files += [part for part in (path, path / listed) if part.exists()]
     yield from _find_faults([directory, *files])
 
 

@@ -16,12 +16,15 @@ STRANGER = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
 
 
+LISTS = ("stacks/mine/manifest.json", "inputs/case/kept.json")
+
+
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A site with each kind of file that is run or decides what passes, and a state directory."""
     site = tmp_path / "site"
     shutil.copytree(paths.root() / "site.example", site)
-    for name in ("notify.yaml", "host.sh", "ask-hosts", "checks/deep/more.py", "stacks/mine/manifest.json"):
+    for name in ("notify.yaml", "host.sh", "ask-hosts", "checks/deep/more.py", *LISTS):
         (site / name).parent.mkdir(parents=True, exist_ok=True)
         (site / name).touch()
     (tmp_path / "state/sessions").mkdir(parents=True)
@@ -46,6 +49,8 @@ EXECUTED = (
     "site/ask-hosts",
     "site/stacks",
     "site/stacks/mine/manifest.json",
+    "site/inputs/case",
+    "site/inputs/case/kept.json",
 )
 
 
