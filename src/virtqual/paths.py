@@ -79,18 +79,21 @@ def state() -> Path:
 
 
 def check_directories() -> None:
+    """Raise `UsageError` if the state directory is a file; see `check_owners`."""
+    directory = state()
+    if directory.exists() and not directory.is_dir():
+        raise UsageError(f"VIRTQUAL_STATE: {directory} is no directory; name one, which may not exist yet")
+    check_owners()
+
+
+def check_owners() -> None:
     """Refuse a state or site directory that others can change.
 
     Raises
     ------
-    UsageError
-        The state directory is a file.
     InfrastructureError
         Others own or can write what virtqual runs or believes.
     """
-    directory = state()
-    if directory.exists() and not directory.is_dir():
-        raise UsageError(f"VIRTQUAL_STATE: {directory} is no directory; name one, which may not exist yet")
     _refuse(find_state_faults(), "its files name commands to run and jobs to cancel", "VIRTQUAL_STATE_SHARED")
     _refuse(find_site_faults(), "virtqual runs its files and judges by them", "VIRTQUAL_SITE_SHARED")
 
