@@ -124,7 +124,8 @@ def _refuse(faults: Iterable[Fault], why: str, variable: str) -> None:
 
 def find_state_faults(*patterns: str) -> Iterator[Fault]:
     """Yield what others can change of the state directory, and of files in it that match patterns."""
-    directory, always = state(), ("sessions", "sessions/.summaries", "outbox", "measuring-*.lock")
+    directory = state()
+    always = ("sessions", "sessions/.summaries", "verified", "outbox", "measuring-*.lock")
     if is_state_shared() or not directory.exists():
         return
     files = (path for pattern in (*always, *patterns) for path in directory.glob(pattern))

@@ -27,7 +27,10 @@ def place(tmp_path, monkeypatch):
     for name in ("notify.yaml", "host.sh", "ask-hosts", "checks/deep/more.py", *LISTS):
         (site / name).parent.mkdir(parents=True, exist_ok=True)
         (site / name).touch()
-    (tmp_path / "state/sessions").mkdir(parents=True)
+    for name in ("sessions", "outbox"):
+        (tmp_path / "state" / name).mkdir(parents=True)
+    for name in ("verified", "measuring-mysite.lock"):
+        (tmp_path / "state" / name).touch(0o644)
     for path in (tmp_path / "state", site, *site.rglob("*")):
         path.chmod(0o755)
     monkeypatch.setenv("VIRTQUAL_SITE", str(site))
@@ -54,6 +57,9 @@ EXECUTED = (
 )
 
 
+BELIEVED = ("state", "state/sessions", "state/verified", "state/outbox", "state/measuring-mysite.lock")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("name", ["state", "site"])
 def test_every_command_refuses_a_directory_that_others_can_write(place, command, name):
@@ -65,7 +71,7 @@ def test_every_command_refuses_a_directory_that_others_can_write(place, command,
     assert "can write to it" not in done.output
 
 
-@pytest.mark.parametrize("name", [*EXECUTED, "state", "state/sessions"])
+@pytest.mark.parametrize("name", [*EXECUTED, *BELIEVED])
 def test_each_file_that_is_run_or_believed_is_refused_if_others_can_write_it(place, name):
     assert call("list").exit_code == 5
     assert "no session yet" in call("list").output
@@ -77,7 +83,7 @@ def test_each_file_that_is_run_or_believed_is_refused_if_others_can_write_it(pla
 
 
 @as_root
-@pytest.mark.parametrize("name", [*EXECUTED, "state", "state/sessions"])
+@pytest.mark.parametrize("name", [*EXECUTED, *BELIEVED])
 def test_each_file_that_is_run_or_believed_is_refused_if_another_user_owns_it(place, name):
     os.chown(place / name, 12345, -1)
     done = call("list", code=5)
