@@ -183,6 +183,11 @@ def test_directories_above_the_checkout_are_not_looked_at(place, monkeypatch):
     paths.check_directories()
 
 
+def test_a_check_of_one_session_is_refused_as_well(place):
+    (place / "state").chmod(0o777)
+    assert "other users can write to it, and" in call("check", "last", code=5).output
+
+
 def test_the_help_of_a_command_is_always_to_be_had(place):
     (place / "state").chmod(0o777)
     assert "The exit code is 4" in call("check", "--help", code=0).output
