@@ -75,7 +75,7 @@ class _OnDemand(TyperGroup):
             return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        # `check` names all files that others can change, and its help promises 4.
+        # `check` names all files that others can change, and its help promises 4; of one session it refuses.
         if args[:1] != ["check"] and "--help" not in args:
             paths.check_directories()
         return super().resolve_command(ctx, args)

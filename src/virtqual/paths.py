@@ -30,6 +30,8 @@ from virtqual.trust import Fault
 
 #: Directories of a site whose files are run, or decide what passes.
 _SITE_DIRECTORIES = ("systems", "checks", "references", "spack")
+#: Large directories of a site, and the file of each of their parts that has the checksums of the others.
+_LISTS = {"stacks": "manifest.json", "inputs": "kept.json"}
 
 
 def root() -> Path:
@@ -77,18 +79,21 @@ def state() -> Path:
 
 
 def check_directories() -> None:
+    """Raise `UsageError` if the state directory is a file; see `check_owners`."""
+    directory = state()
+    if directory.exists() and not directory.is_dir():
+        raise UsageError(f"VIRTQUAL_STATE: {directory} is no directory; name one, which may not exist yet")
+    check_owners()
+
+
+def check_owners() -> None:
     """Refuse a state or site directory that others can change.
 
     Raises
     ------
-    UsageError
-        The state directory is a file.
     InfrastructureError
         Others own or can write what virtqual runs or believes.
     """
-    directory = state()
-    if directory.exists() and not directory.is_dir():
-        raise UsageError(f"VIRTQUAL_STATE: {directory} is no directory; name one, which may not exist yet")
     _refuse(find_state_faults(), "its files name commands to run and jobs to cancel", "VIRTQUAL_STATE_SHARED")
     _refuse(find_site_faults(), "virtqual runs its files and judges by them", "VIRTQUAL_SITE_SHARED")
 
@@ -119,7 +124,8 @@ def _refuse(faults: Iterable[Fault], why: str, variable: str) -> None:
 
 def find_state_faults(*patterns: str) -> Iterator[Fault]:
     """Yield what others can change of the state directory, and of files in it that match patterns."""
-    directory, always = state(), ("sessions", "sessions/.summaries", "outbox", "measuring-*.lock")
+    directory = state()
+    always = ("sessions", "sessions/.summaries", "verified", "outbox", "measuring-*.lock")
     if is_state_shared() or not directory.exists():
         return
     files = (path for pattern in (*always, *patterns) for path in directory.glob(pattern))
@@ -134,9 +140,9 @@ def find_site_faults() -> Iterator[Fault]:
     files = [path for path in _list(directory) if not path.is_dir()]
     for name in _SITE_DIRECTORIES:
         files += _walk(directory / name, set())
-    stacks = directory / "stacks"
-    for path in (stacks, *_list(stacks)):
-        files += [part for part in (path, path / "manifest.json") if part.exists()]
+    for name, listed in _LISTS.items():
+        for path in (directory / name, *_list(directory / name)):
+            files += [part for part in (path, path / listed) if part.exists()]
     yield from _find_faults([directory, *files])
 
 

@@ -16,15 +16,21 @@ STRANGER = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
 
 
+LISTS = ("stacks/mine/manifest.json", "inputs/case/kept.json")
+
+
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A site with each kind of file that is run or decides what passes, and a state directory."""
     site = tmp_path / "site"
     shutil.copytree(paths.root() / "site.example", site)
-    for name in ("notify.yaml", "host.sh", "ask-hosts", "checks/deep/more.py", "stacks/mine/manifest.json"):
+    for name in ("notify.yaml", "host.sh", "ask-hosts", "checks/deep/more.py", *LISTS):
         (site / name).parent.mkdir(parents=True, exist_ok=True)
         (site / name).touch()
-    (tmp_path / "state/sessions").mkdir(parents=True)
+    for name in ("sessions", "outbox"):
+        (tmp_path / "state" / name).mkdir(parents=True)
+    for name in ("verified", "measuring-mysite.lock"):
+        (tmp_path / "state" / name).touch(0o644)
     for path in (tmp_path / "state", site, *site.rglob("*")):
         path.chmod(0o755)
     monkeypatch.setenv("VIRTQUAL_SITE", str(site))
@@ -46,7 +52,12 @@ EXECUTED = (
     "site/ask-hosts",
     "site/stacks",
     "site/stacks/mine/manifest.json",
+    "site/inputs/case",
+    "site/inputs/case/kept.json",
 )
+
+
+BELIEVED = ("state", "state/sessions", "state/verified", "state/outbox", "state/measuring-mysite.lock")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -60,7 +71,7 @@ def test_every_command_refuses_a_directory_that_others_can_write(place, command,
     assert "can write to it" not in done.output
 
 
-@pytest.mark.parametrize("name", [*EXECUTED, "state", "state/sessions"])
+@pytest.mark.parametrize("name", [*EXECUTED, *BELIEVED])
 def test_each_file_that_is_run_or_believed_is_refused_if_others_can_write_it(place, name):
     assert call("list").exit_code == 5
     assert "no session yet" in call("list").output
@@ -72,7 +83,7 @@ def test_each_file_that_is_run_or_believed_is_refused_if_others_can_write_it(pla
 
 
 @as_root
-@pytest.mark.parametrize("name", [*EXECUTED, "state", "state/sessions"])
+@pytest.mark.parametrize("name", [*EXECUTED, *BELIEVED])
 def test_each_file_that_is_run_or_believed_is_refused_if_another_user_owns_it(place, name):
     os.chown(place / name, 12345, -1)
     done = call("list", code=5)
@@ -170,6 +181,11 @@ def test_directories_above_the_checkout_are_not_looked_at(place, monkeypatch):
     monkeypatch.setenv("VIRTQUAL_ROOT", str(place))
     place.chmod(0o777)
     paths.check_directories()
+
+
+def test_a_check_of_one_session_is_refused_as_well(place):
+    (place / "state").chmod(0o777)
+    assert "other users can write to it, and" in call("check", "last", code=5).output
 
 
 def test_the_help_of_a_command_is_always_to_be_had(place):

@@ -29,6 +29,8 @@ def command(
     files of the state or site directory, or can write to them. It is 5 without
     any session. Else it is 0.
     """
+    if sessions:
+        paths.check_owners()
     say, state = verbatim(), paths.sessions()
     directories = [find(name, state) for name in sessions or ()] or [state / name for name in ids(state)]
     problems = [] if sessions else list(find_foreign_files())

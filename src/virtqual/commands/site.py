@@ -27,9 +27,17 @@ def _group() -> None:
     """Make a group: without a callback Typer makes none of one command."""
 
 
-def _copy_absent(source: str, target: str) -> None:
-    if not os.path.lexists(target):
-        shutil.copy2(source, target)
+def _copy_absent(example: Path, directory: Path) -> None:
+    """Copy what a directory lacks, with the umask's modes: those of the checkout may let others write."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for source in sorted(example.iterdir()):
+        target = directory / source.name
+        if source.is_dir() and source.name != "__pycache__":
+            _copy_absent(source, target)
+        elif source.is_file() and not os.path.lexists(target):
+            shutil.copyfile(source, target)
+            if os.access(source, os.X_OK):
+                target.chmod(target.stat().st_mode | 0o111)
 
 
 @app.command()
@@ -43,16 +51,9 @@ def init(
         if not directory.is_dir() or any(part.name not in parts for part in directory.iterdir()):
             raise UsageError(f"{directory} is no site directory: name one that does not exist yet")
     try:
-        shutil.copytree(
-            example,
-            directory,
-            dirs_exist_ok=True,
-            ignore=shutil.ignore_patterns("__pycache__"),
-            copy_function=_copy_absent,
-        )
+        _copy_absent(example, directory)
     except OSError as error:
-        # copytree collects errors of files, which have no message of their own.
-        raise UsageError(f"{directory} cannot be made: {error.strerror or error}") from None
+        raise UsageError(f"{directory} cannot be made: {error.strerror}") from None
     path, console = directory.resolve(), verbatim(soft_wrap=True)
     console.print(f"{path} is made; its README.md says what lies where")
     if path != paths.root() / "site":

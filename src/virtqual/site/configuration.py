@@ -80,7 +80,7 @@ def configuration() -> dict[str, Any]:
     virtqual.errors.InfrastructureError
         The state directory cannot be written, or others can change what is run.
     """
-    paths.check_directories()
+    paths.check_owners()
     stacks = manifest.load_all(paths.stacks())
     state = paths.state()
     files = read_systems().values()

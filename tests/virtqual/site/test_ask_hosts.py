@@ -4,11 +4,14 @@ import os
 import re
 import shutil
 import subprocess
+from itertools import pairwise
 
 import pytest
 
 from calling import call
 from made_programs import write_program
+from virtqual.errors import UsageError
+from virtqual.identity.host import read_libvirt
 from virtqual.paths import root
 
 EXAMPLE = root() / "site.example"
@@ -127,3 +130,11 @@ def test_no_command_of_a_page_starts_a_shell_of_root_on_hosts(page):
     assert re.search(r'"?(virtqual|root)@\S+ +> ', line), "ssh takes a command from here"
     assert "-nT" in line
     assert text.index("restrict") < text.index("look at the VMs")
+
+
+def test_a_description_of_a_vm_that_expands_without_bounds_is_refused():
+    """The parser ends it: the owner of a VM writes parts of its description."""
+    entities = "".join(f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in pairwise("abcdefghij"))
+    text = f'<!DOCTYPE d [<!ENTITY a "{"x" * 10}">{entities}]><domain><vcpu>1</vcpu><name>&j;</name></domain>'
+    with pytest.raises(UsageError, match="libvirt: the domain is not XML: limit on input amplification"):
+        read_libvirt(text)

@@ -55,6 +55,21 @@ def test_what_a_site_directory_has_stays_and_what_it_lacks_is_added(made):
     assert (made / "references/marks.yaml").is_file()
 
 
+def test_only_its_user_can_write_to_it_whatever_the_modes_of_the_checkout(tmp_path, monkeypatch):
+    """A checkout may have been made for a group, or for everybody as runners of containers do."""
+    shutil.copytree(paths.root() / "site.example", tmp_path / "site.example")
+    for path in (tmp_path / "site.example", *(tmp_path / "site.example").rglob("*")):
+        path.chmod(path.stat().st_mode | 0o022)
+    monkeypatch.setattr(paths, "root", lambda: tmp_path)
+    call("site", "init", tmp_path / "made", code=0)
+    modes = {
+        path.relative_to(tmp_path / "made").as_posix(): oct(path.stat().st_mode & 0o777)
+        for path in (tmp_path / "made", *(tmp_path / "made").rglob("*"))
+    }
+    assert set(modes.values()) == {"0o755", "0o644"}
+    assert (modes["ask-hosts"], modes["systems/_example.py"]) == ("0o755", "0o644")
+
+
 def test_a_directory_of_something_else_is_left_as_it_is(made):
     (made / "thesis.tex").touch()
     for directory in (made, made / "README.md"):
