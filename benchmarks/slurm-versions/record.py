@@ -1,0 +1,212 @@
+"""Start a cluster of an unpacked release, and record what its Slurm prints; record.sh calls this in namespaces.
+
+All daemons are children of process 1 of a PID namespace, and end with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "tests"))
+
+import recorded  # noqa: E402
+
+USER = 1000
+KERNEL = "5.14.0-503.11.1.el9_5.x86_64"
+COMMANDS = ("sinfo", "squeue", "scontrol", "sbatch", "srun", "scancel", "sacct", "sacctmgr", "slurmd")
+#: Nodes with a daemon, by host name; the others do not answer.
+HOSTS = ("n1", "n2", "v1", "v2", "c1", "c2", "big1", "ip-10-0-0-5", "plain1", "drained1", "down1")
+
+
+class Cluster:
+    """A cluster in an unpacked release."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self.version = re.findall(r"\d+\.\d+", self.run("slurmctld", "-V", user=0).stdout)[0]
+
+    def chroot(self, words: Sequence[str], user: int) -> list[str]:
+        return ["chroot", f"--userspec={user}:{user}", str(self.root), *words]
+
+    def run(self, *words: str, user: int = USER, seconds: float = 60, **env: str):
+        """Run a command in the release; its environment has nothing of this process's own but Slurm's variables."""
+        known = {key: value for key, value in os.environ.items() if key.startswith(("SLURM_", "SQUEUE_"))}
+        env = known | {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "LANG": "C", "TZ": "UTC"} | env
+        return subprocess.run(
+            self.chroot(words, user),
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=seconds,
+            check=False,
+            cwd="/tmp",
+        )
+
+    def prepare(self) -> None:
+        """Write the configuration, and mount what daemons need."""
+        etc = self.root / "etc/slurm"
+        shutil.copytree(HERE / "etc", etc, dirs_exist_ok=True)
+        newer = self.version >= "23.11"
+        (etc / "cgroup.conf").write_text("CgroupPlugin=disabled\n" if newer else "", encoding="utf-8")
+        for folder in ("var/spool/slurmctld", "run/munge", "var/log/slurm"):
+            shutil.rmtree(self.root / folder, ignore_errors=True)
+            (self.root / folder).mkdir(parents=True)
+        for spool in (self.root / "var/spool").glob("slurmd-*"):
+            shutil.rmtree(spool)
+        users = self.root / "etc/passwd"
+        if "\nuser:" not in users.read_text():
+            with users.open("a") as file:
+                file.write(f"user:x:{USER}:{USER}:user:/tmp:/bin/sh\n")
+            with (self.root / "etc/group").open("a") as file:
+                file.write(f"user:x:{USER}:\n")
+        (self.root / "etc/hosts").write_text("127.0.0.1 localhost head\n", encoding="utf-8")
+        for words in (
+            ("mount", "--make-rprivate", "/"),
+            ("mount", "-t", "proc", "proc", str(self.root / "proc")),
+            ("mount", "--rbind", "/dev", str(self.root / "dev")),
+            ("mount", "--rbind", "/sys", str(self.root / "sys")),
+            ("ip", "link", "set", "lo", "up"),
+            # slurmctld listens only if there is an address besides loopback.
+            ("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth1"),
+            ("ip", "address", "add", "10.0.0.1/24", "dev", "eth0"),
+            ("ip", "link", "set", "eth0", "up"),
+            ("ip", "link", "set", "eth1", "up"),
+            ("hostname", "head"),
+        ):
+            subprocess.run(words, check=True)
+
+    def start(self, name: str, *words: str, host: str | None = None) -> None:
+        """Start a daemon, on a host of a name of its own."""
+        command = self.chroot(words, 0)
+        if host:
+            command = ["unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', host, *command]
+        log = (self.root / f"var/log/{name}.out").open("wb")
+        self.daemons[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def start_all(self) -> None:
+        self.run("sh", "-c", "chown -R root:root /etc/munge /run/munge /var/lib/munge /var/log/munge", user=0)
+        self.run("sh", "-c", "[ -s /etc/munge/munge.key ] || head -c 1024 /dev/urandom > /etc/munge/munge.key", user=0)
+        self.run("sh", "-c", "chmod 700 /etc/munge; chmod 600 /etc/munge/munge.key; chmod 755 /run/munge", user=0)
+        self.start("munged", "munged", "--foreground", "--force", "--num-threads=2")
+        self.wait("munged", lambda: self.run("munge", "-n").returncode == 0)
+        self.start("slurmctld", "slurmctld", "-D", "-c")
+        self.wait("slurmctld", lambda: self.run("scontrol", "ping").returncode == 0)
+        for host in HOSTS:
+            self.start(f"slurmd.{host}", "slurmd", "-D", host=host)
+        self.wait("slurmd", lambda: self.count_idle() >= len(HOSTS))
+
+    def count_idle(self) -> int:
+        nodes = self.run("sinfo", "--noheader", "--Node", "-a", "-o", "%N %T").stdout
+        return sum(state == "idle" for _, state in {tuple(line.split()) for line in nodes.splitlines()})
+
+    def wait(self, what: str, ready, seconds: float = 60) -> None:
+        end = time.monotonic() + seconds
+        while not ready():
+            dead = [name for name, daemon in self.daemons.items() if daemon.poll() is not None]
+            if dead or time.monotonic() > end:
+                print(self.run("sinfo", "-aN", "-o", "%N %T %E").stdout)
+                raise SystemExit(f"{dead or what} did not come up within {seconds} s: see {self.root}/var/log")
+            time.sleep(0.3)
+
+
+class Recorder:
+    """Records commands in the folders of scenes."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster, self.folder = cluster, folder
+        self.scene = folder
+
+    @contextlib.contextmanager
+    def at(self, scene: str) -> Iterator[None]:
+        self.scene = self.folder / scene
+        self.scene.mkdir(parents=True)
+        yield
+
+    def ask(self, *words: str, user: int = USER, seconds: float = 60, **env: str) -> recorded.Recording:
+        done = self.cluster.run(*words, user=user, seconds=seconds, SLURM_TIME_FORMAT="%s", **env)
+        # The kernel is that of this machine.
+        stdout, stderr = (text.replace(os.uname().release, KERNEL) for text in (done.stdout, done.stderr))
+        recording = recorded.Recording(recorded.name_command(words, env), stdout, stderr, done.returncode)
+        recorded.write(self.scene, recording)
+        return recording
+
+
+def record_nodes(recorder: Recorder) -> None:
+    """Record an idle cluster."""
+    ask = recorder.ask
+    ask("slurmd", "-C", user=0)
+    for words in (
+        "scontrol -o --all show node",
+        "scontrol -o --all show partition",
+        "scontrol -o show node",
+        "scontrol -o show partition",
+        "scontrol show node c1",
+        "scontrol show partition limited",
+        "scontrol show config",
+        "scontrol --json show node c1",
+        "scontrol --json show partition limited",
+        "scontrol show topology",
+        "scontrol --version",
+        "scontrol ping",
+        "scontrol -o show licenses",
+        "scontrol -o --all show reservation",
+        "scontrol show nosuch",
+        "scontrol -o show node nosuch1",
+        "scontrol -o show partition nosuch",
+        "scontrol show hostnames n[1-2],lost[1-2],node05",
+        "sinfo",
+        "sinfo --all",
+        "sinfo --long --Node --all",
+        "sinfo --noheader --Node --all --format=%N|%c|%X|%Y|%Z|%m|%T|%E|%R|%f|%C",
+        "sinfo --noheader --Node -p nosuch --format=%N|%T|%E",
+        "sinfo --noheader --Node -p empty --format=%N|%T|%E",
+        "squeue",
+        "sacct",
+        "sacct -P -j 1 -o jobid,state,exitcode,end,nodelist",
+        "sacctmgr --noheader --parsable2 show cluster",
+        "srun --mpi=list",
+        "sinfo -M beta",
+        "squeue -M all",
+        "srun -M beta hostname",
+    ):
+        ask(*words.split())
+
+
+def main() -> None:
+    root, corpus = map(Path, sys.argv[1:])
+    cluster = Cluster(root)
+    cluster.prepare()
+    cluster.start_all()
+    folder = corpus / cluster.version
+    shutil.rmtree(folder, ignore_errors=True)
+    recorder = Recorder(cluster, folder)
+    for node, state, reason in (
+        ("drained1", "DRAIN", "DIMM 3 | replaced on Friday"),
+        ("down1", "DOWN", "no fan"),
+        ("v2", "DRAIN", "kernel=5.14 State=bad"),
+    ):
+        cluster.run("scontrol", "update", f"NodeName={node}", f"State={state}", f"Reason={reason}", user=0)
+    for words in (
+        "ReservationName=maint StartTime=2030-01-01T00:00:00 Duration=60 Users=root Nodes=n1 Flags=MAINT",
+        "ReservationName=course StartTime=now Duration=600 Users=user Nodes=n2",
+    ):
+        done = cluster.run("scontrol", "create", "reservation", *words.split(), user=0)
+        print(done.stdout, done.stderr)
+    with recorder.at("idle"):
+        record_nodes(recorder)
+
+
+if __name__ == "__main__":
+    main()
