@@ -22,7 +22,7 @@ class Recording(NamedTuple):
 
 def name_command(words: Sequence[str], env: Mapping[str, str]) -> str:
     """Return a command as a shell takes it, with the variables that change what Slurm prints."""
-    # As slurm.py asks: times are numbers.
+    # All commands are asked for numeric times.
     assignments = [f"{key}={value}" for key, value in sorted(env.items()) if key == "SLURM_LABELIO"]
     return shlex.join([*assignments, *words])
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -21,6 +23,9 @@ sys.path.insert(0, str(HERE.parents[1] / "tests"))
 import recorded  # noqa: E402
 
 USER = 1000
+#: As slurm.py asks: times are numbers.
+NUMERIC = {"SLURM_TIME_FORMAT": "%s"}
+COMMAND_TIMEOUT_S = 120
 KERNEL = "5.14.0-503.11.1.el9_5.x86_64"
 COMMANDS = ("sinfo", "squeue", "scontrol", "sbatch", "srun", "scancel", "sacct", "sacctmgr", "slurmd")
 #: Nodes with a daemon, by host name; the others do not answer.
@@ -32,32 +37,44 @@ class Cluster:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.user = USER
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
-        self.version = re.findall(r"\d+\.\d+", self.run("slurmctld", "-V", user=0).stdout)[0]
+
+    def read_version(self) -> str:
+        return re.findall(r"\d+\.\d+", self.run("slurmctld", "-V", user=0).stdout)[0]
 
     def chroot(self, words: Sequence[str], user: int) -> list[str]:
-        return ["chroot", f"--userspec={user}:{user}", str(self.root), *words]
+        return ["chroot", f"--userspec={user}:{user}", str(self.root), "sh", "-c", 'cd /tmp; exec "$@"', "sh", *words]
 
-    def run(self, *words: str, user: int = USER, seconds: float = 60, **env: str):
-        """Run a command in the release; its environment has nothing of this process's own but Slurm's variables."""
+    def environment(self, **env: str) -> dict[str, str]:
+        """Return an environment with nothing of this process's own but Slurm's variables."""
         known = {key: value for key, value in os.environ.items() if key.startswith(("SLURM_", "SQUEUE_"))}
-        env = known | {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "LANG": "C", "TZ": "UTC"} | env
-        return subprocess.run(
+        known |= {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "LANG": "C", "TZ": "UTC"}
+        return known | {"PWD": "/tmp"} | env
+
+    def open(self, *words: str, user: int = USER, **env: str) -> subprocess.Popen[str]:
+        """Start a command in the release."""
+        return subprocess.Popen(
             self.chroot(words, user),
-            env=env,
+            env=self.environment(**env),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="replace",
-            timeout=seconds,
-            check=False,
-            cwd="/tmp",
         )
+
+    def run(self, *words: str, user: int = USER, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in the release."""
+        process = self.open(*words, user=user, **env)
+        stdout, stderr = process.communicate(timeout=COMMAND_TIMEOUT_S)
+        return subprocess.CompletedProcess(words, process.returncode, stdout, stderr)
 
     def prepare(self) -> None:
         """Write the configuration, and mount what daemons need."""
         etc = self.root / "etc/slurm"
         shutil.copytree(HERE / "etc", etc, dirs_exist_ok=True)
+        self.version = self.read_version()
         newer = self.version >= "23.11"
         (etc / "cgroup.conf").write_text("CgroupPlugin=disabled\n" if newer else "", encoding="utf-8")
         for folder in ("var/spool/slurmctld", "run/munge", "var/log/slurm"):
@@ -122,69 +139,55 @@ class Cluster:
 
 
 class Recorder:
-    """Records commands in the folders of scenes."""
+    """Records commands in the folders of scenes; programs of this process find recorders of Slurm's commands."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster, self.folder = cluster, folder
         self.scene = folder
+        self.bin = Path(tempfile.mkdtemp())
+        for name in COMMANDS:
+            path = self.bin / name
+            words = shlex.join([sys.executable, str(HERE / "record.py"), "--command", name])
+            path.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
+            path.chmod(0o755)
+        os.environ |= {"PATH": f"{self.bin}:{os.environ['PATH']}", "RECORD_ROOT": str(cluster.root)}
 
     @contextlib.contextmanager
     def at(self, scene: str) -> Iterator[None]:
         self.scene = self.folder / scene
         self.scene.mkdir(parents=True)
+        os.environ["RECORD_SCENE"] = str(self.scene)
         yield
 
-    def ask(self, *words: str, user: int = USER, seconds: float = 60, **env: str) -> recorded.Recording:
-        done = self.cluster.run(*words, user=user, seconds=seconds, SLURM_TIME_FORMAT="%s", **env)
-        # The kernel is that of this machine.
-        stdout, stderr = (text.replace(os.uname().release, KERNEL) for text in (done.stdout, done.stderr))
-        recording = recorded.Recording(recorded.name_command(words, env), stdout, stderr, done.returncode)
-        recorded.write(self.scene, recording)
-        return recording
+    def run(self, *words: str, user: int = USER, **env: str) -> recorded.Recording:
+        done = self.cluster.run(*words, user=user, **NUMERIC, **env)
+        return keep(self.scene, words, env, done)
 
 
-def record_nodes(recorder: Recorder) -> None:
-    """Record an idle cluster."""
-    ask = recorder.ask
-    ask("slurmd", "-C", user=0)
-    for words in (
-        "scontrol -o --all show node",
-        "scontrol -o --all show partition",
-        "scontrol -o show node",
-        "scontrol -o show partition",
-        "scontrol show node c1",
-        "scontrol show partition limited",
-        "scontrol show config",
-        "scontrol --json show node c1",
-        "scontrol --json show partition limited",
-        "scontrol show topology",
-        "scontrol --version",
-        "scontrol ping",
-        "scontrol -o show licenses",
-        "scontrol -o --all show reservation",
-        "scontrol show nosuch",
-        "scontrol -o show node nosuch1",
-        "scontrol -o show partition nosuch",
-        "scontrol show hostnames n[1-2],lost[1-2],node05",
-        "sinfo",
-        "sinfo --all",
-        "sinfo --long --Node --all",
-        "sinfo --noheader --Node --all --format=%N|%c|%X|%Y|%Z|%m|%T|%E|%R|%f|%C",
-        "sinfo --noheader --Node -p nosuch --format=%N|%T|%E",
-        "sinfo --noheader --Node -p empty --format=%N|%T|%E",
-        "squeue",
-        "sacct",
-        "sacct -P -j 1 -o jobid,state,exitcode,end,nodelist",
-        "sacctmgr --noheader --parsable2 show cluster",
-        "srun --mpi=list",
-        "sinfo -M beta",
-        "squeue -M all",
-        "srun -M beta hostname",
-    ):
-        ask(*words.split())
+def keep(
+    scene: Path, words: Sequence[str], env: Mapping[str, str], done: subprocess.CompletedProcess[str]
+) -> recorded.Recording:
+    """Write what a command printed; the kernel is that of this machine, and has no place there."""
+    stdout, stderr = (text.replace(os.uname().release, KERNEL) for text in (done.stdout, done.stderr))
+    recording = recorded.Recording(recorded.name_command(words, env), stdout, stderr, done.returncode)
+    recorded.write(scene, recording)
+    return recording
 
 
-def main() -> None:
+def run_recorded(words: Sequence[str]) -> int:
+    """Run a command of Slurm for a program, and record it."""
+    done = Cluster(Path(os.environ["RECORD_ROOT"])).run(*words)
+    keep(Path(os.environ["RECORD_SCENE"]), words, os.environ, done)
+    sys.stdout.write(done.stdout)
+    sys.stderr.write(done.stderr)
+    return done.returncode
+
+
+def main() -> int:
+    if sys.argv[1] == "--command":
+        return run_recorded(sys.argv[2:])
+    import scenes
+
     root, corpus = map(Path, sys.argv[1:])
     cluster = Cluster(root)
     cluster.prepare()
@@ -204,9 +207,9 @@ def main() -> None:
     ):
         done = cluster.run("scontrol", "create", "reservation", *words.split(), user=0)
         print(done.stdout, done.stderr)
-    with recorder.at("idle"):
-        record_nodes(recorder)
+    scenes.record(recorder)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

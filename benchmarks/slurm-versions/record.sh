@@ -11,14 +11,17 @@ folder=${2:-$(mktemp -d)}
 root=$folder/$1
 if [ ! -x "$root/usr/sbin/slurmctld" ]; then
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Component: main' | grep -m1 '/debian/$')
+    database=mariadb-server-core
+    [ "$1" != bullseye ] || database=mariadb-server-core-10.5
     # Only the release itself: an old one's updates may have gone.
     mmdebstrap --mode=root --variant=minbase --aptopt='Acquire::Check-Valid-Until "false"' \
-        --include=slurmctld,slurmd,slurm-client,slurmdbd,munge,procps,mariadb-server-core "$1" "$root" "deb $mirror $1 main"
+        --include=slurmctld,slurmd,slurm-client,slurmdbd,munge,procps,$database "$1" "$root" "deb $mirror $1 main"
 fi
-# Process 1 of the new namespace dies with unshare, and all others with process 1.
+# Process 1 of the new namespace dies with unshare, and all others with process 1.  It is bash, since Slurm takes a
+# process for alive that nobody has waited for.
 exec 9> "$root.lock"
 flock --nonblock 9 || { echo "$root is in use" >&2; exit 1; }
-setpriv --pdeathsig KILL unshare --pid --fork --kill-child --mount --net --uts "${PYTHON:-python3}" "$here/record.py" "$root" \
-    "$here/../../tests/outputs/slurm" &
+setpriv --pdeathsig KILL unshare --pid --fork --kill-child --mount --net --uts \
+    bash -c '"$@" & wait $!' bash "${PYTHON:-python3}" "$here/record.py" "$root" "$here/../../tests/outputs/slurm" &
 trap "kill -KILL $!; exit 143" TERM INT
 wait $!
