@@ -30,6 +30,16 @@ KERNEL = "5.14.0-503.11.1.el9_5.x86_64"
 COMMANDS = ("sinfo", "squeue", "scontrol", "sbatch", "srun", "scancel", "sacct", "sacctmgr", "slurmd")
 #: Nodes with a daemon, by host name; the others do not answer.
 HOSTS = ("n1", "n2", "v1", "v2", "c1", "c2", "big1", "ip-10-0-0-5", "plain1", "drained1", "down1")
+#: What the database knows.
+ACCOUNTS = (
+    "cluster alpha,beta",
+    "qos high MaxWall=00:30:00",
+    "qos small GrpTRES=node=1 MaxTRESPerUser=cpu=32 Flags=DenyOnLimit",
+    "account staff,students,projects Cluster=alpha,beta",
+    "user user Account=staff,students DefaultAccount=students Cluster=alpha",
+    "user user Account=staff Cluster=beta",
+    "user root Account=staff Cluster=alpha",
+)
 
 
 class Cluster:
@@ -77,7 +87,7 @@ class Cluster:
         self.version = self.read_version()
         newer = self.version >= "23.11"
         (etc / "cgroup.conf").write_text("CgroupPlugin=disabled\n" if newer else "", encoding="utf-8")
-        for folder in ("var/spool/slurmctld", "run/munge", "var/log/slurm"):
+        for folder in ("var/spool/slurmctld", "var/spool/slurmctld-beta", "run/munge", "run/mysqld"):
             shutil.rmtree(self.root / folder, ignore_errors=True)
             (self.root / folder).mkdir(parents=True)
         for spool in (self.root / "var/spool").glob("slurmd-*"):
@@ -124,6 +134,45 @@ class Cluster:
             self.start(f"slurmd.{host}", "slurmd", "-D", host=host)
         self.wait("slurmd", lambda: self.count_idle() >= len(HOSTS))
 
+    def keep_accounts(self) -> None:
+        """Start the cluster again, with a database of accounts and a second cluster."""
+        for name, daemon in list(self.daemons.items()):
+            if name.startswith("slurm"):
+                daemon.terminate()
+                daemon.wait()
+                del self.daemons[name]
+        etc = self.root / "etc/slurm"
+        plain, added = ((HERE / "etc" / name).read_text("utf-8") for name in ("slurm.conf", "accounts.conf"))
+        plain = plain.replace("AccountingStorageType=accounting_storage/none\n", "")
+        (etc / "slurm.conf").write_text(plain + added, encoding="utf-8")
+        (etc / "slurmdbd.conf").chmod(0o600)
+        options = ["--no-defaults", "--user=root", "--datadir=/var/lib/mysql"]
+        self.run("sh", "-c", "rm -rf /var/lib/mysql /var/spool/slurmctld/*; mkdir -p /var/lib/mysql /run/mysqld; ln -sfn mysqld /run/mariadbd", user=0)
+        sql = b"create database mysql;\nuse mysql;\n"
+        for part in ("", "_data"):
+            (tables,) = (self.root / "usr/share").glob(f"m*/m*_system_tables{part}.sql")
+            sql += tables.read_bytes()
+        command = self.chroot(["mariadbd", *options, "--bootstrap"], 0)
+        subprocess.run(command, input=sql, check=True, capture_output=True)
+        small = ["--skip-networking", "--innodb-buffer-pool-size=16M"]
+        self.start("mariadbd", "mariadbd", *options, "--socket=/run/mysqld/mysqld.sock", *small)
+        self.wait("mariadbd", lambda: (self.root / "run/mysqld/mysqld.sock").exists())
+        library = next(iter(self.root.glob("opt/bookworm/usr/lib/*/libmariadb.so.3")), None)
+        preload = [f"LD_PRELOAD=/{library.relative_to(self.root)}"] if library else []
+        self.start("slurmdbd", "env", *preload, "slurmdbd", "-D")
+        self.wait("slurmdbd", lambda: self.run("sacctmgr", "-n", "show", "qos", user=0).stdout.strip())
+        for line in ACCOUNTS:
+            done = self.run("sacctmgr", "--immediate", "add", *line.split(), user=0)
+            if done.returncode:
+                print(line, done.stdout, done.stderr)
+        self.start("slurmctld", "slurmctld", "-D", "-c")
+        self.start("slurmctld-beta", "env", "SLURM_CONF=/etc/slurm/beta.conf", "slurmctld", "-D", "-c")
+        self.wait("slurmctld", lambda: self.run("scontrol", "ping").returncode == 0)
+        for host in HOSTS:
+            self.start(f"slurmd.{host}", "slurmd", "-D", host=host)
+        self.wait("slurmd", lambda: self.count_idle() >= len(HOSTS))
+        self.wait("beta", lambda: self.run("sinfo", "-M", "beta").returncode == 0)
+
     def count_idle(self) -> int:
         nodes = self.run("sinfo", "--noheader", "--Node", "-a", "-o", "%N %T").stdout
         return sum(state == "idle" for _, state in {tuple(line.split()) for line in nodes.splitlines()})
@@ -155,6 +204,7 @@ class Recorder:
     @contextlib.contextmanager
     def at(self, scene: str) -> Iterator[None]:
         self.scene = self.folder / scene
+        shutil.rmtree(self.scene, ignore_errors=True)
         self.scene.mkdir(parents=True)
         os.environ["RECORD_SCENE"] = str(self.scene)
         yield
@@ -193,7 +243,6 @@ def main() -> int:
     cluster.prepare()
     cluster.start_all()
     folder = corpus / cluster.version
-    shutil.rmtree(folder, ignore_errors=True)
     recorder = Recorder(cluster, folder)
     for node, state, reason in (
         ("drained1", "DRAIN", "DIMM 3 | replaced on Friday"),

@@ -16,6 +16,12 @@ if [ ! -x "$root/usr/sbin/slurmctld" ]; then
     # Only the release itself: an old one's updates may have gone.
     mmdebstrap --mode=root --variant=minbase --aptopt='Acquire::Check-Valid-Until "false"' \
         --include=slurmctld,slurmd,slurm-client,slurmdbd,munge,procps,$database "$1" "$root" "deb $mirror $1 main"
+    case $1 in
+        # The client library of MariaDB 11.8.9 refuses slurmdbd's first query.
+        trixie | sid)
+            mmdebstrap --mode=root --variant=extract --include=libmariadb3 bookworm "$root/opt/bookworm" \
+                "deb $mirror bookworm main" ;;
+    esac
 fi
 # Process 1 of the new namespace dies with unshare, and all others with process 1.  It is bash, since Slurm takes a
 # process for alive that nobody has waited for.

@@ -48,6 +48,36 @@ sinfo -M beta
 squeue -M all
 srun -M beta hostname
 """
+WITH_ACCOUNTS = """
+scontrol -o --all show partition
+scontrol show config
+sacctmgr --noheader --parsable2 show cluster format=cluster,controlhost,controlport
+sacctmgr --noheader --parsable2 show qos format=name,maxwall,grptres,maxtrespu,flags
+sacctmgr --noheader --parsable2 show association where user=user format=cluster,account,user,qos,defaultqos
+sacct
+sinfo -M beta
+sinfo -M nosuch
+sinfo -M alpha,beta --noheader --Node --all --format=%N|%c|%X|%Y|%m|%T|%E
+scontrol -M beta -o --all show node
+scontrol -M beta -o --all show partition
+scontrol -M nosuch -o show partition
+squeue -M all
+srun -M beta --immediate=2 hostname
+"""
+REFUSED_WITH_ACCOUNTS = {
+    "accepted": "-p native -w n1 -A staff --time=1",
+    "no-account": "-p native -A nosuch",
+    "other-account": "-p native -A projects",
+    "denied-account": "-p limited --mem=1000 -A students",
+    "not-allowed-account": "-p staff -A students",
+    "not-allowed-qos": "-p priority -A staff --qos=normal",
+    "unknown-qos": "-p native -A staff --qos=nosuch",
+    "max-nodes": "-p limited --mem=1000 -A staff --nodes=2",
+    "max-time": "-p native -A staff --time=3-00:00:00",
+    "max-memory": "-p limited -A staff --mem=64000",
+    "closed": "-p closed -A staff",
+    "capitals": "-p native -w n1 -A STAFF --time=1",
+}
 #: Options that Slurm refuses, or that let a job wait for ever, with `--wrap` for sbatch and a program for srun.
 REFUSED = {
     "strict-plain": "-p strict",
@@ -215,8 +245,9 @@ def record_running(recorder, sides: tuple[str, str]) -> None:
     wait_until_idle(recorder)
 
 
-def record_ended(recorder, others: list[str]) -> None:
+def record_ended(recorder) -> None:
     """Ask about jobs that have ended, or that Slurm does not know."""
+    others = json.loads((recorder.folder / "running/facts.json").read_text(encoding="utf-8"))["components"]
     submitted = time.time()
     done = recorder.run("sbatch", "--parsable", "-p", "native", "-w", "n1", "--time=1", "-o", "/dev/null", "--wrap=exit 3")
     job = done.stdout.split()[-1]
@@ -234,19 +265,55 @@ def record_ended(recorder, others: list[str]) -> None:
     note(recorder, job=job, others=others, submitted=submitted, seen=seen)
 
 
+def record_accounts(recorder) -> None:
+    """Ask a cluster with accounts, and another cluster by its name."""
+    for line in WITH_ACCOUNTS.strip().splitlines():
+        recorder.run(*line.split())
+    for question in (slurm.has_accounting, slurm.list_partitions):
+        ask(recorder, question, question.__name__)
+    for name in ("priority", "limited", "native"):
+        ask(recorder, lambda name=name: slurm.read_partition(name), f"partition {name}")
+    for name, options in REFUSED_WITH_ACCOUNTS.items():
+        recorder.run("sbatch", *options.split(), f"--job-name=virtqual-{name}", "--output=/dev/null", "--wrap=true")
+        recorder.run("srun", *options.split(), f"--job-name=virtqual-{name}", "--immediate=2", "hostname")
+    recorder.cluster.run("scancel", "--user=user")
+    wait_until_idle(recorder)
+
+
+def record_accounted_job(recorder) -> None:
+    """Ask the database about a job that failed."""
+    submitted = time.time()
+    options = ["-A", "staff", "-p", "native", "-w", "n1", "--time=1", "-o", "/dev/null"]
+    done = recorder.run("sbatch", "--parsable", *options, "--wrap=srun true; exit 3")
+    job = done.stdout.split()[-1]
+    wait_for(recorder, "squeue", "-h", "-t", "all", f"--jobs={job}", "-o", "%T", until="FAILED")
+    fields = "jobid,state,exitcode,end,nodelist"
+    wait_for(recorder, "sacct", "-nPX", "-j", job, "-o", "state", until="FAILED")
+    recorder.run("sacct", "-P", "-j", job, "-o", fields)
+    recorder.run("sacct", "-P", "-j", "99999", "-o", fields)
+    recorder.run("sbatch", "--parsable", "-M", "beta", "-A", "staff", "--time=1", "--wrap=true")
+    recorder.run("squeue", "-M", "beta")
+    recorder.run("squeue", "-M", "alpha,beta", "--noheader", "--format=%A|%T|%r")
+    note(recorder, job=job, submitted=submitted)
+
+
 def record(recorder) -> None:
-    """Record all scenes."""
+    """Record all scenes, or those whose names the variable `SCENES` begins with."""
     os.getuid = lambda: recorder.cluster.user
-    with recorder.at("idle"):
-        record_idle(recorder)
-    with recorder.at("refused"):
-        record_refused(recorder)
-    with recorder.at("waiting"):
-        record_waiting(recorder)
-    with recorder.at("running"):
-        record_running(recorder, ("native", "virtual"))
-    with recorder.at("running-hidden"):
-        record_running(recorder, ("split", "hidden"))
-    with recorder.at("ended"):
-        others = json.loads((recorder.folder / "running/facts.json").read_text(encoding="utf-8"))["components"]
-        record_ended(recorder, others)
+    wanted = os.environ.get("SCENES", "idle refused waiting running ended accounts").split()
+    scenes = {
+        "idle": record_idle,
+        "refused": record_refused,
+        "waiting": record_waiting,
+        "running": lambda recorder: record_running(recorder, ("native", "virtual")),
+        "running-hidden": lambda recorder: record_running(recorder, ("split", "hidden")),
+        "ended": record_ended,
+        "accounts": record_accounts,
+        "accounts-job": record_accounted_job,
+    }
+    for name, scene in scenes.items():
+        if name == "accounts" and "accounts" in wanted:
+            recorder.cluster.keep_accounts()
+        if name.partition("-")[0] in wanted:
+            with recorder.at(name):
+                scene(recorder)
