@@ -3,9 +3,12 @@
 import os
 import re
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from made_programs import write_program
 
 STDERR = "--- standard error"
 EXIT = "--- exit code "
@@ -64,3 +67,21 @@ def answer(folders: Sequence[Path], words: Sequence[str]) -> Recording:
     command = name_command(words, os.environ)
     known = index(*folders)
     return known.get(command) or Recording(command, "", f"not recorded: {command}", 99)
+
+
+def install(bin_folder: Path, *folders: Path) -> None:
+    """Write Slurm's commands, which only repeat what is recorded in some folders."""
+    words = shlex.join([sys.executable, "-S", str(Path(__file__)), os.pathsep.join(map(str, folders))])
+    for name in ("sinfo", "squeue", "scontrol", "sbatch", "srun", "scancel", "sacct", "sacctmgr"):
+        write_program(bin_folder / name, f'#!/bin/sh\nexec {words} {name} "$@"\n')
+
+
+def main() -> int:
+    recording = answer([*map(Path, sys.argv[1].split(os.pathsep))], sys.argv[2:])
+    sys.stdout.write(recording.stdout)
+    sys.stderr.write(recording.stderr)
+    return recording.code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
