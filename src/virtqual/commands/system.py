@@ -19,7 +19,7 @@ from virtqual import paths
 from virtqual.commands.options import WaitHours
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files.records import write_file
-from virtqual.identity import readers, seen
+from virtqual.identity import gather, readers, seen
 from virtqual.qualify.opening import choose_class, find_stated_class
 from virtqual.report.console import verbatim
 from virtqual.site import audit, probe, slurm, systems
@@ -125,23 +125,33 @@ def _compose_by_slurm(name: str, options: Mapping[str, Sequence[str]], wait_hour
             "--clusters differs between --native-options and --virtual-options: one Slurm runs both"
         )
     slurm.choose_cluster(clusters.pop())
-    partitions = {side: _read_selected(side, stated[side]) for side in SIDES}
+    read = {side: read_partition(of_side.get("--partition", "")) for side, of_side in stated.items()}
+    if wrong := [
+        f"--{side}: {problem}"
+        for side, partition in read.items()
+        for problem in (
+            *find_obstacles(partition, stated[side]),
+            *find_wrong_selection(partition, stated[side]),
+        )
+    ]:
+        raise UsageError("; ".join(wrong))
+    partitions = {side: _select_nodes(read[side], stated[side]) for side in SIDES}
     has_accounting, prefix = slurm.has_accounting(), paths.make(paths.state() / "reframe")
     with _place_marker(prefix) as commands:
         looks = [_look_at_node(partitions[side], options[side], commands, wait_hours) for side in SIDES]
-    sides = [_limit_nodes(observed, stated[side]) for side, (observed, _) in zip(SIDES, looks, strict=True)]
+    limited = [_limit_nodes(observed, stated[side]) for side, (observed, _) in zip(SIDES, looks, strict=True)]
+    sides = reconcile(*limited)
+    for note in dict.fromkeys(note for side in sides for note in side.notes):
+        _console.print(note)
     limits: dict[str, tuple[float, str]] = {
         side: find_max_minutes(partitions[side], stated[side]) for side in SIDES
     }
     seen_prefix = prefix if all(sees_prefix for _, sees_prefix in looks) else None
-    return Draft(name, *reconcile(*sides), options, limits, seen_prefix, has_accounting).compose()
+    return Draft(name, *sides, options, limits, seen_prefix, has_accounting).compose()
 
 
-def _read_selected(side: str, options: Mapping[str, str]) -> SlurmPartition:
-    """Return Slurm's partition of one side, with the nodes that options select."""
-    partition = read_partition(options.get("--partition", ""))
-    if wrong := [*find_obstacles(partition, options), *find_wrong_selection(partition, options)]:
-        raise UsageError(f"--{side}: {'; '.join(wrong)}")
+def _select_nodes(partition: SlurmPartition, options: Mapping[str, str]) -> SlurmPartition:
+    """Return a partition with the nodes that options select, and say which kinds of nodes there are."""
     selected = partition.select(options)
     for note in filter(None, (explain_constraint(options), selected.describe_kinds())):
         _console.print(note)
@@ -231,11 +241,10 @@ def _look_at_node(
     """Return a node of a partition's common kind, and whether it printed that it sees the marker."""
     _console.print(f"a short job looks at a node of partition {partition.name}", style="dim")
     place, wait = partition.choose_probed(options), Wait(wait_hours, _console.print)
-    files = probe.gather_from_node(partition.name, place, wait, commands=commands)
+    files = probe.gather_from_node(partition.name, place, wait, commands=commands, more=gather.ALL_CACHES)
     identity = readers.read(files)
     # A site may start jobs on other nodes than they ask for.
-    names = (files.texts.get("/virtqual/slurm-node"), identity.node if seen(identity.node) else None)
-    node = partition.find_node([shorten(name) for name in names if name])
+    node = partition.find_node(shorten(identity.name)) if seen(identity.name) else None
     return observe(replace(partition, typical_node=node), identity), _SEEN in files.texts
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
 from virtqual.errors import UsageError
 from virtqual.files.wording import list_names, node_sort_key, pluralize, suggest
-from virtqual.identity import seen
+from virtqual.identity import fabric, seen
 from virtqual.site.hosts import shorten
 from virtqual.site.limits import (
     Demand,
@@ -16,7 +17,7 @@ from virtqual.site.limits import (
     find_obstacles,
     find_wrong_selection,
 )
-from virtqual.site.observed import Fact, Observed, reconcile
+from virtqual.site.observed import Fact, Observed, find_contradictions, observe_link_rate, reconcile
 from virtqual.site.options import parse_options
 from virtqual.site.partitions import SlurmPartition, read_partition, select_nodes, shorten_nodes
 from virtqual.site.systems import System
@@ -64,7 +65,7 @@ def _compare_sizes(system: System, side: str, in_slurm: SlurmPartition) -> Itera
         if smaller:
             least = min(smaller, key=smaller.__getitem__)
             reason = in_slurm.explain_cpus(least) if field == "cpus" else in_slurm.explain_memory(least)
-            in_config = f"Slurm has {smaller[least]} for {shorten_nodes(smaller)}{reason and f' ({reason})'}"
+            in_config = f"Slurm has {smaller[least]} for {shorten_nodes(smaller)}{reason}"
             yield f"{system.name_key(side, key)}: states {stated}, but {in_config}"
     used = in_slurm.keep(nodes)
     if len({(kind.size.cpus, kind.size.cores) for kind in used.kinds}) > 1:
@@ -108,6 +109,8 @@ def compare_with_nodes(system: System, native: Observed, virtual: Observed) -> I
         stated |= extras.model_dump(include={"llc_bytes", "numa_nodes", "link_gbit"})
         facts = {f"processor.{key}": fact for key, fact in observed.processor.items()}
         facts |= {f"extras.{key}": fact for key, fact in observed.extras.items()}
+        if gbit := observe_link_rate(observed, extras.rdma_options):
+            facts["extras.link_gbit"] = gbit
         for key, fact in facts.items():
             value = stated.get(key.rpartition(".")[2])
             if value is not None and value != fact.value:
@@ -117,7 +120,10 @@ def compare_with_nodes(system: System, native: Observed, virtual: Observed) -> I
             place = system.name_key(side, "extras.memory_mib")
             message = f"{observed.node} has {total} MiB: state less, for its system"
             yield f"{place}: states {extras.memory_mib}, but {message}"
+        for contradiction in find_contradictions(observed):
+            yield f"{system.name_key(side, 'processor')}: {contradiction}"
         yield from _compare_rdma(system, side, observed)
+    yield from _compare_layers(system, native, virtual)
     yield from _compare_hypervisor(system, virtual)
 
 
@@ -126,18 +132,53 @@ def _format_difference(value: object, fact: Fact) -> str:
 
 
 def _compare_rdma(system: System, side: str, observed: Observed) -> Iterator[str]:
-    partition = system.partition(side)
+    """Yield what is wrong with the port that a partition's RDMA options name."""
+    partition, node = system.partition(side), observed.node
     if "rdma" not in partition.features:
         return
-    if "rdma_options" not in observed.extras:
-        place = system.name_key(side, "features")
-        yield f"{place}: states 'rdma', but {observed.node} has no active RDMA port"
-    options = [*partition.extras.rdma_options, ""]
+    active = fabric.list_active_ports(observed.identity)
+    if not active:
+        yield f"{system.name_key(side, 'features')}: states 'rdma', but {node} has no active RDMA port"
+    place, options = system.name_key(side, "extras.rdma_options"), partition.extras.rdma_options
+    device, number = fabric.parse_options(options)
     devices = [hca.name for hca in observed.identity.hcas]
-    if "-d" in options and (device := options[options.index("-d") + 1]) not in devices:
-        place = system.name_key(side, "extras.rdma_options")
-        has_not = f"but {observed.node} has no such device"
-        yield f"{place}: states {device!r}, {has_not}: {suggest(device, devices)}"
+    if not device:
+        return
+    if device not in devices:
+        yield f"{place}: states {device!r}, but {node} has no such device: {suggest(device, devices)}"
+        return
+    named = fabric.find_port(observed.identity, options)
+    best = next((port for port in active if port.kind == fabric.rank_kinds(active)[0]), None)
+    remedy = f": write {json.dumps(best.options)}" if best else ""
+    if named is None:
+        yield f"{place}: names port {number} of {device}, which {node} does not have{remedy}"
+    elif not named.port.is_active:
+        default = "" if any(o.startswith(("-i", "--ib-port")) for o in options) else " (no -i names another)"
+        yield f"{place}: {named.name} of {node} is {named.port.state}{default}{remedy}"
+    elif devices_of_mpi := partition.mpi_devices:
+        if not {device, f"{device}:{number}"} & set(devices_of_mpi):
+            stated = ",".join(devices_of_mpi)
+            yield f"{place}: names {named.name}, but env_vars has MPI use UCX_NET_DEVICES={stated}"
+    elif best and named.layer == "Ethernet" and best.layer == "InfiniBand":
+        yield (
+            f"{place}: {named.name} of {node} is Ethernet, and MPI takes {best.name} (InfiniBand){remedy}, "
+            "or state UCX_NET_DEVICES in env_vars if MPI is to use Ethernet"
+        )
+
+
+def _compare_layers(system: System, native: Observed, virtual: Observed) -> Iterator[str]:
+    """Yield a sentence if the RDMA options of the sides name ports of different networks."""
+    ports = [
+        fabric.find_port(observed.identity, system.partition(side).extras.rdma_options)
+        for side, observed in zip(SIDES, (native, virtual), strict=True)
+    ]
+    if ports[0] and ports[1] and ports[0].layer != ports[1].layer:
+        shown = " and ".join(
+            f"{port.name} of {observed.node} is {port.layer}"
+            for port, observed in zip(ports, (native, virtual), strict=True)
+            if port
+        )
+        yield f"{system.name_key('virtual', 'extras.rdma_options')}: {shown}: name ports of one network"
 
 
 def _compare_hypervisor(system: System, virtual: Observed) -> Iterator[str]:

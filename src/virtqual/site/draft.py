@@ -90,6 +90,7 @@ class Draft:
         features = [side, "rdma"] if self._has_rdma else [side]
         limit, source = self.limits[side]
         minutes = min(SESSION_MINUTES, limit)
+        architecture = observed.identity.cpu.architecture
         has_time = "--time" in parse_options(access)
         session_access = access if has_time else [*access, f"--time={format_minutes(minutes)}"]
         entries = [
@@ -100,10 +101,11 @@ class Draft:
             f'"access": {json.dumps(access)},',
             f'"features": {json.dumps(features)},',
             '"processor": {',
-            f'    "arch": "{platform.machine()}",',
+            f'    "arch": "{architecture if seen(architecture) else platform.machine()}",',
             *_format_facts(self._complete_facts("processor", observed.processor), 4),
             "},",
             *self._choose_coretype(),
+            *(f"# {note}" for note in observed.notes),
             '"extras": {',
             *_format_facts(self._complete_facts("extras", observed.extras), 4),
             f"    # scontrol: {source} is {format_minutes(limit)}.",

@@ -121,13 +121,13 @@ class SlurmPartition:
         ]
         return [*kept, *([f"--exclude={','.join(compress_nodes(others))}"] if others else [])]
 
-    def find_node(self, names: Iterable[str]) -> str | None:
-        """Return the node whose name, or whose machine's name, is one of the names; None if none is."""
+    def find_node(self, name: str) -> str | None:
+        """Return the node of a name in Slurm, or else of a machine's name; None if there is none."""
         by_name = {node.partition(".")[0]: node for node in self.sizes}
         for node, fields in (self.nodes or {}).items():
             if node in self.sizes and "NodeHostName" in fields:
                 by_name.setdefault(fields["NodeHostName"].partition(".")[0], node)
-        return next((by_name[name] for name in names if name in by_name), None)
+        return by_name.get(name)
 
     def describe_kinds(self) -> str:
         """Return a sentence on its kinds of nodes; empty if there is one."""
@@ -140,36 +140,34 @@ class SlurmPartition:
         return f"partition {self.name} has {len(kinds)} kinds of nodes: {'; '.join(kinds)}"
 
     def explain_cpus(self, node: str) -> str:
-        """Return why jobs get fewer CPUs of a node than it has, such as ``CoreSpecCount=1``, or nothing."""
-        fields = (self.nodes or {}).get(node, {})
-        cpus, total = self.sizes[node].cpus, parse_count(fields.get("CPUTot", "0"))
-        if cpus >= total:
-            return ""
-        reserved = [f"{key}={fields[key]}" for key in ("CoreSpecCount", "CPUSpecList") if key in fields]
-        # CPUEfctv is without reserved cores; limits of partitions come on top.
-        limits = [
-            f"{key}={settings[key]} of {settings.get('PartitionName', self.name)}"
-            for settings in self.settings
-            for key in ("MaxCPUsPerNode", "MaxCPUsPerSocket")
-            if settings.get(key, "UNLIMITED") not in UNLIMITED
-        ]
-        reasons = ", ".join(reserved + limits)
-        return f"jobs get {cpus} of its {total}{f': {reasons}' if reasons else ''}"
+        """Return a clause on why jobs get fewer CPUs of a node than it has; empty if they get all."""
+        return self._explain(
+            "cpus", "CPUTot", ("CoreSpecCount", "CPUSpecList"), ("MaxCPUsPerNode", "MaxCPUsPerSocket"), node
+        )
 
     def explain_memory(self, node: str) -> str:
-        """Return why jobs get less memory of a node than it has, or nothing."""
+        """Return a clause on why jobs get less memory of a node than it has; empty if they get all."""
+        return self._explain(
+            "memory_mib", "RealMemory", ("MemSpecLimit",), ("MaxMemPerNode", "MaxMemPerCPU"), node
+        )
+
+    def _explain(
+        self, field: str, total_key: str, reserved: Sequence[str], limits: Sequence[str], node: str
+    ) -> str:
         fields = (self.nodes or {}).get(node, {})
-        size, total = self.sizes[node].memory_mib, parse_count(fields.get("RealMemory", "0"), "M")
-        if size is None or size >= total:
+        size = getattr(self.sizes.get(node), field, None)
+        if size is None or size >= parse_count(
+            fields.get(total_key, "0"), "M" if field == "memory_mib" else " "
+        ):
             return ""
-        reserved = [f"MemSpecLimit={fields['MemSpecLimit']}"] if "MemSpecLimit" in fields else []
-        limits = [
-            f"{key}={settings[key]} of {settings.get('PartitionName', self.name)}"
+        reasons = [f"{key}={fields[key]}" for key in reserved if key in fields]
+        reasons += [
+            f"{key}={settings[key]} of partition {settings.get('PartitionName', self.name)}"
             for settings in self.settings
-            for key in ("MaxMemPerNode", "MaxMemPerCPU")
+            for key in limits
             if settings.get(key, "UNLIMITED") not in UNLIMITED
         ]
-        return f"jobs get {size} of its {total}: {', '.join(reserved + limits)}"
+        return f" (jobs get {size} of its {fields[total_key]}{': ' * bool(reasons)}{', '.join(reasons)})"
 
 
 def _group_by_memory(nodes: Sequence[str], sizes: Mapping[str, NodeSize]) -> Iterable[Kind]:

@@ -90,6 +90,8 @@ class Partition(BaseModel, frozen=True):
     access: Annotated[Options, Field(min_length=1)]
     processor: Processor
     extras: PartitionExtras
+    #: Variables of its jobs, as ReFrame states them.
+    env_vars: tuple[tuple[Any, ...], ...] = ()
 
     @model_validator(mode="after")
     def _check_rdma(self) -> Self:
@@ -105,6 +107,12 @@ class Partition(BaseModel, frozen=True):
     def job_options(self) -> dict[str, str]:
         """The options of a session's jobs with their values, under their long names."""
         return parse_options(self.extras.session_access or self.access)
+
+    @property
+    def mpi_devices(self) -> list[str]:
+        """The RDMA devices that UCX is told to use, such as ``mlx5_0:1``; empty if it chooses itself."""
+        variables = {str(pair[0]): str(pair[-1]) for pair in self.env_vars}
+        return [name for name in variables.get("UCX_NET_DEVICES", "").split(",") if name and name != "all"]
 
     @property
     def slurm_name(self) -> str:
