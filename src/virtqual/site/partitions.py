@@ -224,7 +224,10 @@ def read_partition(name: str) -> SlurmPartition:
             nodes.setdefault(node, fields)
             sizes.setdefault(node, read_size(fields, settings[-1]))
     if not sizes:
-        raise UsageError(f"partition {','.join(names)} has no node: Slurm's configuration states none")
+        raise UsageError(
+            f"Slurm shows no node of partition {','.join(names)}. Nodes of a cloud that are switched off are "
+            "hidden by some versions, unless PrivateData has cloud (slurm.conf)"
+        )
     return SlurmPartition(",".join(names), sizes, settings, nodes)
 
 
@@ -254,11 +257,17 @@ def _read_nodes(partition: str, names: str) -> dict[str, dict[str, str]]:
 
 def describe_nodes(names: str) -> dict[str, dict[str, str]]:
     """Return the fields of nodes, such as ``cn[1-8]``, as `scontrol` prints them; none if it does not."""
+    command, listed = ["scontrol", "--all", "-o", "show", "node"], None
     try:
-        lines = slurm.ask(["scontrol", "--all", "-o", "show", "node", names]).splitlines()
+        lines = slurm.ask([*command, names]).splitlines()
     except SilentError:
-        return {}
-    nodes = {fields["NodeName"]: fields for line in lines if "NodeName" in (fields := parse_fields(line))}
+        # It fails if it hides one of them: before 23.02 it hides a cloud's nodes that are switched off.
+        try:
+            lines, listed = slurm.ask(command).splitlines(), set(slurm.expand_nodes(names))
+        except SilentError:
+            return {}
+    described = [fields for line in lines if "NodeName" in (fields := parse_fields(line))]
+    nodes = {f["NodeName"]: f for f in described if listed is None or f["NodeName"] in listed}
     required = {"CPUTot", "Sockets", "CoresPerSocket", "RealMemory"}
     return nodes if all(required <= fields.keys() for fields in nodes.values()) else {}
 
