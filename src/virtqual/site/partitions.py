@@ -249,7 +249,7 @@ def _read_nodes(partition: str, names: str) -> dict[str, dict[str, str]]:
     if nodes:
         return nodes
     columns = {"CPUTot": "%c", "Sockets": "%X", "CoresPerSocket": "%Y", "RealMemory": "%m"}
-    rows = slurm.list_rows("sinfo", f"%N|{'|'.join(columns.values())}", "--Node", "--all", "-p", partition)
+    rows = slurm.list_rows("sinfo", f"%N|{'|'.join(columns.values())}", "--Node", "-p", partition)
     if not rows and partition not in (known := list_partitions()):
         raise UsageError(f"Slurm has no partition {partition!r}: {suggest(partition, known)}")
     return {node: dict(zip(columns, values, strict=True)) for node, *values in rows}

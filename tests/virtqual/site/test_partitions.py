@@ -106,7 +106,7 @@ def test_sinfo_is_asked_where_scontrol_does_not_show_nodes(prints):
     prints(
         {
             "scontrol --all -o show partition smp": "PartitionName=smp MaxTime=1-00:00:00 Nodes=big[1-2]",
-            r"sinfo .*--Node --all -p smp .*": "sinfo: maintenance | see | page | on | Tuesday\n"
+            r"sinfo .*--Node -p smp .*": "sinfo: maintenance | see | page | on | Tuesday\n"
             "big1|1K|8|64|4000000\nbig2|1030|8|64|4000000\n",
         }
     )
