@@ -244,7 +244,7 @@ def _look_at_node(
     files = probe.gather_from_node(partition.name, place, wait, commands=commands, more=gather.ALL_CACHES)
     identity = readers.read(files)
     # A site may start jobs on other nodes than they ask for.
-    node = partition.find_node(shorten(identity.name)) if seen(identity.name) else None
+    node = partition.find_node([shorten(name) for name in (identity.slurm_node, identity.node) if seen(name)])
     return observe(replace(partition, typical_node=node), identity), _SEEN in files.texts
 
 

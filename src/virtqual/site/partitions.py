@@ -121,13 +121,15 @@ class SlurmPartition:
         ]
         return [*kept, *([f"--exclude={','.join(compress_nodes(others))}"] if others else [])]
 
-    def find_node(self, name: str) -> str | None:
-        """Return the node of a name in Slurm, or else of a machine's name; None if there is none."""
+    def find_node(self, names: Iterable[str]) -> str | None:
+        """Return the node whose name, or whose machine's name, is one of the names; None if none is."""
         by_name = {node.partition(".")[0]: node for node in self.sizes}
         for node, fields in (self.nodes or {}).items():
-            if node in self.sizes and "NodeHostName" in fields:
-                by_name.setdefault(fields["NodeHostName"].partition(".")[0], node)
-        return by_name.get(name)
+            for other in (fields.get("NodeHostName", ""), fields.get("NodeAddr", "")):
+                # An address in numbers is no name.
+                if node in self.sizes and re.match("[A-Za-z]", other):
+                    by_name.setdefault(other.partition(".")[0], node)
+        return next((by_name[name] for name in names if name in by_name), None)
 
     def describe_kinds(self) -> str:
         """Return a sentence on its kinds of nodes; empty if there is one."""

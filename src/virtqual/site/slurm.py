@@ -18,8 +18,12 @@ from virtqual.site.systems import Partition
 
 #: Variables that say which cluster is asked: where it is, and its name if there are several.
 _CLUSTER_VARIABLES = {"SLURM_CONF", "SLURM_CLUSTERS"}
-#: Variables of a shell that change the filters, columns and times that Slurm's commands print.
-_OUTPUT_VARIABLES = ("SQUEUE_", "SINFO_", "SACCT_", "SLURM_TIME_FORMAT")
+#: Variables of a shell that change the filters, columns and times that Slurm's commands print, or that put
+#: labels before the lines of tasks and send them elsewhere.
+_OUTPUT_VARIABLES = (
+    *("SQUEUE_", "SINFO_", "SACCT_", "SLURM_TIME_FORMAT", "SLURM_LABELIO", "SLURM_UNBUFFEREDIO"),
+    *("SLURM_STDINMODE", "SLURM_STDOUTMODE", "SLURM_STDERRMODE"),
+)
 #: Times as numbers: when clocks go back, an hour comes twice.
 _NUMERIC_TIMES = {"SLURM_TIME_FORMAT": "%s"}
 #: Time for an order to a busy controller. An order that is given up may be carried out all the same.

@@ -185,7 +185,10 @@ REASONS = {
     "max-nodes": {"PartitionNodeLimit"},
     "max-time": {"PartitionTimeLimit"},
     "max-memory": {"MaxMemPerLimit"},
-    "drained-node": {"ReqNodeNotAvail, UnavailableNodes:v2", "ReqNodeNotAvail, May be reserved for other job"},
+    "drained-node": {
+        "ReqNodeNotAvail, UnavailableNodes:v2",
+        "ReqNodeNotAvail, May be reserved for other job",
+    },
 }
 
 
