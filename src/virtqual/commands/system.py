@@ -85,12 +85,7 @@ def init_system(
         "native": _complete_options("native", native, native_options, common),
         "virtual": _complete_options("virtual", virtual, virtual_options, common),
     }
-    if sorted(options["native"]) == sorted(options["virtual"]):
-        named = f"both name {native}" if native else "name nothing"
-        raise UsageError(
-            f"--native and --virtual {named}: name two partitions, or tell the nodes of one apart by "
-            "--native-options and --virtual-options, such as '--constraint=bare'"
-        )
+    _check_that_sides_differ(options)
     if offline:
         text = compose_template(name, options)
     else:
@@ -110,6 +105,17 @@ def _complete_options(side: str, partition: str, more: str, common: Sequence[str
     except ValueError as error:
         raise UsageError(f"--{side}-options: {error}") from error
     return [*([f"--partition={partition}"] if partition else []), *common, *options]
+
+
+def _check_that_sides_differ(options: Mapping[str, Sequence[str]]) -> None:
+    if sorted(options["native"]) != sorted(options["virtual"]):
+        return
+    partition = parse_options(options["native"]).get("--partition")
+    named = f"both name {partition}" if partition else "name nothing"
+    raise UsageError(
+        f"--native and --virtual {named}: name two partitions, or tell the nodes of one apart by "
+        "--native-options and --virtual-options, such as '--constraint=bare'"
+    )
 
 
 def _compose_by_slurm(name: str, options: Mapping[str, Sequence[str]], wait_hours: float) -> str:

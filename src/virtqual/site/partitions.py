@@ -379,38 +379,41 @@ def parse_constraint(expression: str) -> Callable[[set[str]], bool]:
     >>> [parse_constraint("(bare|metal)&!gpu")(features) for features in ({"bare"}, {"bare", "gpu"}, {"vm"})]
     [True, False, False]
     """
-    tokens = re.findall(r"[^&|,!()\s]+|[&|,!()]", expression)
     if re.search(r"[*\[\]]", expression):
         raise ValueError("counts and brackets select nodes that depend on each other")
-
-    def parse_all() -> Callable[[set[str]], bool]:
-        parts, operators = [parse_one()], set()
-        while tokens and tokens[0] in "&|,":
-            operators.add("|" if tokens.pop(0) == "|" else "&")
-            parts.append(parse_one())
-        if len(operators) > 1:
-            raise ValueError("& and | are mixed: put one of them in parentheses")
-        combine = any if "|" in operators else all
-        return lambda features: combine(part(features) for part in parts)
-
-    def parse_one() -> Callable[[set[str]], bool]:
-        token = tokens.pop(0) if tokens else ""
-        if token == "!":
-            negated = parse_one()
-            return lambda features: not negated(features)
-        if token == "(":
-            inner = parse_all()
-            if not tokens or tokens.pop(0) != ")":
-                raise ValueError("a parenthesis is missing")
-            return inner
-        if not token or token in "&|,)":
-            raise ValueError("a feature is missing")
-        return lambda features: token in features
-
-    whole = parse_all()
+    tokens = re.findall(r"[^&|,!()\s]+|[&|,!()]", expression)
+    allows = _parse_alternatives(tokens)
     if tokens:
         raise ValueError(f"{tokens[0]!r} is not expected")
-    return whole
+    return allows
+
+
+def _parse_alternatives(tokens: list[str]) -> Callable[[set[str]], bool]:
+    """Take features that are joined by one operator off the tokens; Slurm takes a comma for ``&``."""
+    parts, operators = [_parse_feature(tokens)], set()
+    while tokens and tokens[0] in "&|,":
+        operators.add("|" if tokens.pop(0) == "|" else "&")
+        parts.append(_parse_feature(tokens))
+    if len(operators) > 1:
+        raise ValueError("& and | are mixed: put one of them in parentheses")
+    combine = any if "|" in operators else all
+    return lambda features: combine(part(features) for part in parts)
+
+
+def _parse_feature(tokens: list[str]) -> Callable[[set[str]], bool]:
+    """Take a feature, or an expression in parentheses, off the tokens."""
+    token = tokens.pop(0) if tokens else ""
+    if token == "!":
+        negated = _parse_feature(tokens)
+        return lambda features: not negated(features)
+    if token == "(":
+        inner = _parse_alternatives(tokens)
+        if not tokens or tokens.pop(0) != ")":
+            raise ValueError("a parenthesis is missing")
+        return inner
+    if not token or token in "&|,)":
+        raise ValueError("a feature is missing")
+    return lambda features: token in features
 
 
 def compress_nodes(nodes: Iterable[str]) -> list[str]:
