@@ -114,6 +114,20 @@ def test_sinfo_is_asked_where_scontrol_does_not_show_nodes(prints):
     assert sizes == {"big1": NodeSize(1024, 512, 4000000), "big2": NodeSize(1030, 512, 4000000)}
 
 
+def test_a_node_that_scontrol_hides_hides_no_other(prints):
+    """20.11 and 22.05 fail if one of the nodes is a cloud's and switched off."""
+    prints(
+        {
+            "scontrol --all -o show partition p": "PartitionName=p Nodes=n[1-2],cloud1",
+            "scontrol --all -o show node": "\n".join(map(node, ("n1", "n2", "x1"))),
+        }
+    )
+    assert sorted(partitions.read_partition("p").sizes) == ["n1", "n2"]
+    prints({"scontrol --all -o show node": node("x1"), r"sinfo .*--Node.*": "", r"sinfo .*%R": "p"})
+    with pytest.raises(UsageError, match="Slurm shows no node of partition p"):
+        partitions.read_partition("p")
+
+
 def test_why_jobs_get_less_is_said(prints):
     show(prints, [node("c1", "CPUEfctv=124 CPUTot=128", rest=RESERVED)], "MaxMemPerNode=200000")
     partition = partitions.read_partition("p")

@@ -112,7 +112,7 @@ def test_a_node_without_memory_in_the_configuration_has_none(at):
 
 def test_a_node_is_found_by_the_name_of_its_machine(at):
     at("idle")
-    assert partitions.read_partition("misc").find_node("ip-10-0-0-5") == "node05"
+    assert partitions.read_partition("misc").find_node(["ip-10-0-0-5"]) == "node05"
 
 
 @pytest.mark.parametrize(("name", "minutes"), [("native", 2880), ("split", 60), ("virtual", float("inf"))])
@@ -259,7 +259,10 @@ REASONS = {
     "max-nodes": {"PartitionNodeLimit"},
     "max-time": {"PartitionTimeLimit"},
     "max-memory": {"MaxMemPerLimit"},
-    "drained-node": {"ReqNodeNotAvail, UnavailableNodes:v2", "ReqNodeNotAvail, May be reserved for other job"},
+    "drained-node": {
+        "ReqNodeNotAvail, UnavailableNodes:v2",
+        "ReqNodeNotAvail, May be reserved for other job",
+    },
 }
 
 
