@@ -1,14 +1,14 @@
-"""Recorded commands: a file begins with the line ``$ COMMAND``; standard output, standard error and exit code follow."""
+"""Recorded commands, and a stand-in that repeats them.
 
-import os
+A file begins with the line ``$ COMMAND``; standard output, standard error and exit code follow.
+"""
+
 import re
 import shlex
-import sys
-from collections.abc import Mapping, Sequence
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
-
-from made_programs import write_program
 
 STDERR = "--- standard error"
 EXIT = "--- exit code "
@@ -57,32 +57,21 @@ def read(path: Path) -> Recording:
     return Recording("\n".join(command), stdout, stderr, code)
 
 
-def index(*folders: Path) -> dict[str, Recording]:
-    """Return the recordings of some folders by command."""
-    paths = (path for folder in folders for path in sorted(folder.glob("*.txt")))
-    return {recording.command: recording for recording in map(read, paths)}
+def index(folder: Path) -> dict[str, Recording]:
+    """Return the recordings of a folder by command."""
+    return {recording.command: recording for recording in map(read, sorted(folder.glob("*.txt")))}
 
 
-def answer(folders: Sequence[Path], words: Sequence[str]) -> Recording:
-    """Return the recording of a command; a command that was not recorded fails."""
-    command = name_command(words, os.environ)
-    known = index(*folders)
-    return known.get(command) or Recording(command, "", f"not recorded: {command}", 99)
+def replay(folder: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Return a stand-in for `virtqual.files.execute.run`, which only repeats what is recorded in a folder."""
+    known = index(folder)
 
+    def run(
+        words: Sequence[str], *, env: Mapping[str, str], seconds: float
+    ) -> subprocess.CompletedProcess[str]:
+        assert seconds > 0
+        command = name_command(words, env)
+        done = known.get(command) or Recording(command, "", f"not recorded: {command}", 99)
+        return subprocess.CompletedProcess(words, done.code, done.stdout, done.stderr)
 
-def install(bin_folder: Path, *folders: Path) -> None:
-    """Write Slurm's commands, which only repeat what is recorded in some folders."""
-    words = shlex.join([sys.executable, "-S", str(Path(__file__)), os.pathsep.join(map(str, folders))])
-    for name in ("sinfo", "squeue", "scontrol", "sbatch", "srun", "scancel", "sacct", "sacctmgr"):
-        write_program(bin_folder / name, f'#!/bin/sh\nexec {words} {name} "$@"\n')
-
-
-def main() -> int:
-    recording = answer([*map(Path, sys.argv[1].split(os.pathsep))], sys.argv[2:])
-    sys.stdout.write(recording.stdout)
-    sys.stderr.write(recording.stderr)
-    return recording.code
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return run
