@@ -130,6 +130,8 @@ def test_a_look_among_what_a_site_prints():
         print_as(0, NOTICES + whole + NOTICES),
         print_as("00", whole) + NOTICES,
         whole.replace(gather.FIRST_LINE, f"\x1b[0m{gather.FIRST_LINE}"),
+        f"Job 7 begins{whole}",
+        f"+ echo {gather.FIRST_LINE}\n{whole}",
     ):
         assert gather.parse(text) == expected
 
