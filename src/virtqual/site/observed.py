@@ -23,7 +23,7 @@ MIN_STANDARD_CORES = 8
 
 @dataclass(frozen=True)
 class Fact:
-    """A value of a system file, and what shows it, such as ``sinfo: CPUS of n1``; empty for a TODO."""
+    """A value of a system file, and what shows it, such as ``Slurm's CPUs of n1``; empty for a TODO."""
 
     value: Any
     origin: str = ""
@@ -62,14 +62,14 @@ def observe(partition: SlurmPartition, identity: Identity) -> Observed:
     # Slurm may leave out threads, or whole cores.
     cpus_per_core = max(1, size.cpus // size.cores)
     processor = {
-        "num_cpus": Fact(size.cpus, f"sinfo: CPUS of {node}"),
-        "num_cpus_per_core": Fact(cpus_per_core, f"sinfo: CPUS and cores of {node}"),
+        "num_cpus": Fact(size.cpus, f"Slurm's CPUs of {node}{partition.explain_cpus(node)}"),
+        "num_cpus_per_core": Fact(cpus_per_core, f"Slurm's CPUs and cores of {node}"),
     }
     if seen(sockets := identity.topology.sockets):
         processor["num_sockets"] = Fact(sockets, f"sockets in /sys of {node}")
     scale = "standard" if size.cores >= MIN_STANDARD_CORES else "small"
     extras = {
-        "nodes": Fact(len(partition.common_nodes), f"sinfo: nodes of {partition.name}"),
+        "nodes": Fact(len(partition.common_nodes), f"Slurm's nodes of {partition.name}"),
         **_observe_memory(identity, node, size.memory_mib),
         "scale": Fact(scale, f"{size.cores} cores of {node}"),
         **_observe_rdma(fabric.list_active_ports(identity), node),
@@ -146,7 +146,7 @@ def reconcile(native: Observed, virtual: Observed) -> tuple[Observed, Observed]:
         facts = sides[larger].processor
         note = f"{sides[larger].node} has {facts['num_cpus'].value}, and both use what both have"
         cpus = sides[smaller].cores_used * facts["num_cpus_per_core"].value
-        fact = Fact(cpus, f"sinfo: CPUS of {sides[smaller].node}; {note}")
+        fact = Fact(cpus, f"{sides[smaller].processor['num_cpus'].origin}; {note}")
         sides[larger] = replace(sides[larger], processor={**facts, "num_cpus": fact})
     sides = _choose_common_fabric(*sides)
     common = {}
