@@ -93,9 +93,7 @@ def _observe_memory(identity: Identity, node: str, slurm_mib: int | None) -> dic
         origin = f"{share:.0%} of the {usable} MiB of {node}; its system keeps {SYSTEM_MEMORY_SHARE:.0%}"
         facts["memory_mib"] = Fact(int(usable * share), origin)
     if seen(topology.numa):
-        # A node of another kind of memory has no CPUs.
-        count = sum(bool(cpus) for cpus in topology.numa.values())
-        facts["numa_nodes"] = Fact(count, f"NUMA nodes in /sys of {node}")
+        facts["numa_nodes"] = Fact(len(topology.numa), f"NUMA nodes in /sys of {node}")
     cache_bytes = topology.last_level_bytes
     if not seen(cache_bytes) and seen(cache := topology.last_level_cache) and seen(topology.cpus):
         # All caches are taken to be as that of the first CPU.
