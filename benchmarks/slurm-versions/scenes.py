@@ -6,9 +6,9 @@ import json
 import os
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 
 from virtqual.site import held, limits, partitions, slurm
+from virtqual.site.extras import PartitionExtras
 from virtqual.site.options import parse_options
 from virtqual.site.systems import Partition
 
@@ -193,7 +193,7 @@ def wait_for(recorder, *question: str, until: str) -> None:
 
 def partition(name: str, *access: str) -> Partition:
     """Return a partition of a system file with these options of a session's jobs."""
-    extras = SimpleNamespace(session_access=(f"--partition={name}", *access))
+    extras = PartitionExtras.model_construct(session_access=(f"--partition={name}", *access))
     return Partition.model_construct(name=name, access=extras.session_access, extras=extras)
 
 

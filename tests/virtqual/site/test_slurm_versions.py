@@ -15,6 +15,7 @@ import recorded_commands as recorded
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import execute
 from virtqual.site import held, limits, partitions, slurm
+from virtqual.site.extras import PartitionExtras
 from virtqual.site.options import parse_options
 from virtqual.site.partitions import NodeSize
 from virtqual.site.systems import Partition
@@ -220,7 +221,7 @@ def test_a_step_runs_in_its_component(at, scene, sides):
     facts = at(scene)
     jobs = dict(zip(sides, facts.components, strict=True))
     for side, node in zip(sides, ("n1", "v1"), strict=True):
-        extras = SimpleNamespace(session_access=())
+        extras = PartitionExtras.model_construct()
         stated = Partition.model_construct(name=side, access=(), extras=extras)
         options = held.list_step_options(jobs, stated)
         output = slurm.ask(["srun", *options, "--overlap", "--nodes=1", "--ntasks=2", "hostname"])
