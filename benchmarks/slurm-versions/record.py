@@ -115,10 +115,10 @@ class Cluster:
         for spool in (self.root / "var/spool").glob("slurmd-*"):
             shutil.rmtree(spool)
         users = self.root / "etc/passwd"
-        if "\nuser:" not in users.read_text():
-            with users.open("a") as file:
+        if "\nuser:" not in users.read_text("utf-8"):
+            with users.open("a", encoding="utf-8") as file:
                 file.write(f"user:x:{USER}:{USER}:user:/tmp:/bin/sh\n")
-            with (self.root / "etc/group").open("a") as file:
+            with (self.root / "etc/group").open("a", encoding="utf-8") as file:
                 file.write(f"user:x:{USER}:\n")
         (self.root / "etc/hosts").write_text("127.0.0.1 localhost head\n", encoding="utf-8")
         for words in (

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Records what a Debian release's Slurm prints: benchmarks/slurm-versions/record.sh RELEASE [FOLDER]
 # RELEASE is bullseye (Slurm 20.11), bookworm (22.05), trixie (24.11), sid (26.05).  The release is unpacked below
-# FOLDER and stays there for the next time; without FOLDER it is removed.  Needs root and mmdebstrap.
+# FOLDER and stays there for the next time; without FOLDER it is removed.  Needs root, mmdebstrap, and `. ci/activate`.
 # Recordings go to tests/outputs/slurm/VERSION.  All daemons live in namespaces that end with this script.
 set -euo pipefail
 case ${1:-} in "" | -*) sed -n '2,/^set /{/^# /s/^# //p}' "${BASH_SOURCE[0]}"; exit 2 ;; esac

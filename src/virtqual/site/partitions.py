@@ -330,7 +330,7 @@ def _expand(names: str) -> set[str]:
     """Return the nodes of a list; Slurm takes one with a slash for the path of a file with names."""
     if "/" in names:
         try:
-            names = ",".join(Path(names).read_text("utf-8").split())
+            names = ",".join(Path(names).read_text(encoding="utf-8").split())
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(
                 f"{names}: cannot be read, although an option of Slurm names it: {error}"
