@@ -85,12 +85,7 @@ def init_system(
         "native": _complete_options("native", native, native_options, common),
         "virtual": _complete_options("virtual", virtual, virtual_options, common),
     }
-    if sorted(options["native"]) == sorted(options["virtual"]):
-        named = f"both name {native}" if native else "name nothing"
-        raise UsageError(
-            f"--native and --virtual {named}: name two partitions, or tell the nodes of one apart by "
-            "--native-options and --virtual-options, such as '--constraint=bare'"
-        )
+    _check_that_sides_differ(options)
     if offline:
         text = compose_template(name, options)
     else:
@@ -112,6 +107,17 @@ def _complete_options(side: str, partition: str, more: str, common: Sequence[str
     return [*([f"--partition={partition}"] if partition else []), *common, *options]
 
 
+def _check_that_sides_differ(options: Mapping[str, Sequence[str]]) -> None:
+    if sorted(options["native"]) != sorted(options["virtual"]):
+        return
+    partition = parse_options(options["native"]).get("--partition")
+    named = f"both name {partition}" if partition else "name nothing"
+    raise UsageError(
+        f"--native and --virtual {named}: name two partitions, or tell the nodes of one apart by "
+        "--native-options and --virtual-options, such as '--constraint=bare'"
+    )
+
+
 def _compose_by_slurm(name: str, options: Mapping[str, Sequence[str]], wait_hours: float) -> str:
     """Return the text of a system file by what Slurm and a node of each side show."""
     if shutil.which("scontrol") is None:
@@ -125,26 +131,33 @@ def _compose_by_slurm(name: str, options: Mapping[str, Sequence[str]], wait_hour
             "--clusters differs between --native-options and --virtual-options: one Slurm runs both"
         )
     slurm.choose_cluster(clusters.pop())
-    partitions = {side: _read_selected(side, stated[side]) for side in SIDES}
+    read = {side: read_partition(of_side.get("--partition", "")) for side, of_side in stated.items()}
+    if wrong := [
+        f"--{side}: {problem}"
+        for side, partition in read.items()
+        for problem in (
+            *find_obstacles(partition, stated[side]),
+            *find_wrong_selection(partition, stated[side]),
+        )
+    ]:
+        raise UsageError("; ".join(wrong))
+    partitions = {side: _select_nodes(read[side], stated[side]) for side in SIDES}
     has_accounting, prefix = slurm.has_accounting(), paths.make(paths.state() / "reframe")
     with _place_marker(prefix) as commands:
         looks = [_look_at_node(partitions[side], options[side], commands, wait_hours) for side in SIDES]
-    sides = [_limit_nodes(observed, stated[side]) for side, (observed, _) in zip(SIDES, looks, strict=True)]
+    limited = [_limit_nodes(observed, stated[side]) for side, (observed, _) in zip(SIDES, looks, strict=True)]
+    sides = reconcile(*limited)
+    for note in dict.fromkeys(note for side in sides for note in side.notes):
+        _console.print(note)
     limits: dict[str, tuple[float, str]] = {
         side: find_max_minutes(partitions[side], stated[side]) for side in SIDES
     }
     seen_prefix = prefix if all(sees_prefix for _, sees_prefix in looks) else None
-    reconciled = reconcile(*sides)
-    for note in dict.fromkeys(note for observed in reconciled for note in observed.notes):
-        _console.print(note)
-    return Draft(name, *reconciled, options, limits, seen_prefix, has_accounting).compose()
+    return Draft(name, *sides, options, limits, seen_prefix, has_accounting).compose()
 
 
-def _read_selected(side: str, options: Mapping[str, str]) -> SlurmPartition:
-    """Return Slurm's partition of one side, with the nodes that options select."""
-    partition = read_partition(options.get("--partition", ""))
-    if wrong := [*find_obstacles(partition, options), *find_wrong_selection(partition, options)]:
-        raise UsageError(f"--{side}: {'; '.join(wrong)}")
+def _select_nodes(partition: SlurmPartition, options: Mapping[str, str]) -> SlurmPartition:
+    """Return a partition with the nodes that options select, and say which kinds of nodes there are."""
     selected = partition.select(options)
     for note in filter(None, (explain_constraint(options), selected.describe_kinds())):
         _console.print(note)

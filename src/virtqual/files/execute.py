@@ -57,7 +57,7 @@ def run(
 
 
 def quote_errors(program: str, completed: subprocess.CompletedProcess[str]) -> str:
-    """Return all that a program said on standard error, else on standard output, as one line.
+    r"""Return all that a program said on standard error, else on standard output, as one line.
 
     Slurm's commands begin each line with their name, which is left out.
 

@@ -65,7 +65,7 @@ def _compare_sizes(system: System, side: str, in_slurm: SlurmPartition) -> Itera
         if smaller:
             least = min(smaller, key=smaller.__getitem__)
             reason = in_slurm.explain_cpus(least) if field == "cpus" else in_slurm.explain_memory(least)
-            in_config = f"Slurm has {smaller[least]} for {shorten_nodes(smaller)}{reason and f' ({reason})'}"
+            in_config = f"Slurm has {smaller[least]} for {shorten_nodes(smaller)}{reason}"
             yield f"{system.name_key(side, key)}: states {stated}, but {in_config}"
     used = in_slurm.keep(nodes)
     if len({(kind.size.cpus, kind.size.cores) for kind in used.kinds}) > 1:

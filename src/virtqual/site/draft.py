@@ -88,9 +88,9 @@ class Draft:
             access = _leave_out_other_kinds(access, partition)
             access_notes.append(f"# {partition.describe_kinds()}.")
         features = [side, "rdma"] if self._has_rdma else [side]
-        architecture = observed.identity.cpu.architecture
         limit, source = self.limits[side]
         minutes = min(SESSION_MINUTES, limit)
+        architecture = observed.identity.cpu.architecture
         has_time = "--time" in parse_options(access)
         session_access = access if has_time else [*access, f"--time={format_minutes(minutes)}"]
         entries = [

@@ -112,13 +112,12 @@ def _find_obstacles_of_one(
 
 def _find_missing_rights(settings: Mapping[str, str], name: str) -> Iterator[str]:
     """Yield a sentence if the user of this process may not use a partition."""
-    is_root = os.getuid() == 0
-    if is_root and settings.get("DisableRootJobs") == "YES":
-        yield f"partition {name} takes no jobs of root (DisableRootJobs=YES): call this as another user"
-    if not is_root and settings.get("RootOnly") == "YES":
+    if os.getuid() == 0:
+        return
+    if settings.get("RootOnly") == "YES":
         yield f"partition {name} takes jobs of root alone (RootOnly=YES)"
     groups = settings.get("AllowGroups", "ALL").split(",")
-    if not is_root and "ALL" not in groups and _list_own_groups().isdisjoint(groups):
+    if "ALL" not in groups and _list_own_groups().isdisjoint(groups):
         yield f"partition {name} takes jobs of the group {' or '.join(groups)} alone, in which you are not"
 
 

@@ -23,7 +23,7 @@ MIN_STANDARD_CORES = 8
 
 @dataclass(frozen=True)
 class Fact:
-    """A value of a system file, and what shows it, such as ``sinfo: CPUS of n1``; empty for a TODO."""
+    """A value of a system file, and what shows it, such as ``Slurm's CPUs of n1``; empty for a TODO."""
 
     value: Any
     origin: str = ""
@@ -62,15 +62,15 @@ def observe(partition: SlurmPartition, identity: Identity) -> Observed:
     # Slurm may leave out threads, or whole cores.
     cpus_per_core = max(1, size.cpus // size.cores)
     processor = {
-        "num_cpus": Fact(size.cpus, f"sinfo: CPUS of {node}"),
-        "num_cpus_per_core": Fact(cpus_per_core, f"sinfo: CPUS and cores of {node}"),
+        "num_cpus": Fact(size.cpus, f"Slurm's CPUs of {node}{partition.explain_cpus(node)}"),
+        "num_cpus_per_core": Fact(cpus_per_core, f"Slurm's CPUs and cores of {node}"),
     }
     if seen(sockets := identity.topology.sockets):
         processor["num_sockets"] = Fact(sockets, f"sockets in /sys of {node}")
     scale = "standard" if size.cores >= MIN_STANDARD_CORES else "small"
     extras = {
-        "nodes": Fact(len(partition.common_nodes), f"sinfo: nodes of {partition.name}"),
-        **_observe_memory(identity, node, size.memory_mib),
+        "nodes": Fact(len(partition.common_nodes), f"Slurm's nodes of {partition.name}"),
+        **_observe_memory(identity, node, partition),
         "scale": Fact(scale, f"{size.cores} cores of {node}"),
         **_observe_rdma(fabric.list_active_ports(identity), node),
     }
@@ -85,17 +85,18 @@ def observe(partition: SlurmPartition, identity: Identity) -> Observed:
     return replace(observed, notes=[*notes, *(f"{wrong}." for wrong in find_contradictions(observed))])
 
 
-def _observe_memory(identity: Identity, node: str, slurm_mib: int | None) -> dict[str, Fact]:
+def _observe_memory(identity: Identity, node: str, partition: SlurmPartition) -> dict[str, Fact]:
     facts, topology = {}, identity.topology
     if seen(total := identity.memory.total_mib):
-        # Slurm's configuration may give jobs less than there is.
-        usable, share = min(total, slurm_mib or total), 1 - SYSTEM_MEMORY_SHARE
-        origin = f"{share:.0%} of the {usable} MiB of {node}; its system keeps {SYSTEM_MEMORY_SHARE:.0%}"
+        # Slurm's configuration may give jobs less than there is, and nodes of one kind differ a little.
+        least, share = partition.common_size.memory_mib, 1 - SYSTEM_MEMORY_SHARE
+        usable = min(total, least or total)
+        own = partition.sizes.get(node, partition.common_size).memory_mib
+        place = node if usable in (total, own) else f"the smallest node like {node}"
+        origin = f"{share:.0%} of the {usable} MiB of {place}; its system keeps {SYSTEM_MEMORY_SHARE:.0%}"
         facts["memory_mib"] = Fact(int(usable * share), origin)
     if seen(topology.numa):
-        # A node of another kind of memory has no CPUs.
-        count = sum(bool(cpus) for cpus in topology.numa.values())
-        facts["numa_nodes"] = Fact(count, f"NUMA nodes in /sys of {node}")
+        facts["numa_nodes"] = Fact(len(topology.numa), f"NUMA nodes in /sys of {node}")
     cache_bytes = topology.last_level_bytes
     if not seen(cache_bytes) and seen(cache := topology.last_level_cache) and seen(topology.cpus):
         # All caches are taken to be as that of the first CPU.
@@ -148,7 +149,7 @@ def reconcile(native: Observed, virtual: Observed) -> tuple[Observed, Observed]:
         facts = sides[larger].processor
         note = f"{sides[larger].node} has {facts['num_cpus'].value}, and both use what both have"
         cpus = sides[smaller].cores_used * facts["num_cpus_per_core"].value
-        fact = Fact(cpus, f"sinfo: CPUS of {sides[smaller].node}; {note}")
+        fact = Fact(cpus, f"{sides[smaller].processor['num_cpus'].origin}; {note}")
         sides[larger] = replace(sides[larger], processor={**facts, "num_cpus": fact})
     sides = _choose_common_fabric(*sides)
     common = {}

@@ -142,36 +142,34 @@ class SlurmPartition:
         return f"partition {self.name} has {len(kinds)} kinds of nodes: {'; '.join(kinds)}"
 
     def explain_cpus(self, node: str) -> str:
-        """Return why jobs get fewer CPUs of a node than it has, such as ``CoreSpecCount=1``, or nothing."""
-        fields = (self.nodes or {}).get(node, {})
-        cpus, total = self.sizes[node].cpus, parse_count(fields.get("CPUTot", "0"))
-        if cpus >= total:
-            return ""
-        reserved = [f"{key}={fields[key]}" for key in ("CoreSpecCount", "CPUSpecList") if key in fields]
-        # CPUEfctv is without reserved cores; limits of partitions come on top.
-        limits = [
-            f"{key}={settings[key]} of {settings.get('PartitionName', self.name)}"
-            for settings in self.settings
-            for key in ("MaxCPUsPerNode", "MaxCPUsPerSocket")
-            if settings.get(key, "UNLIMITED") not in UNLIMITED
-        ]
-        reasons = ", ".join(reserved + limits)
-        return f"jobs get {cpus} of its {total}{f': {reasons}' if reasons else ''}"
+        """Return a clause on why jobs get fewer CPUs of a node than it has; empty if they get all."""
+        return self._explain(
+            "cpus", "CPUTot", ("CoreSpecCount", "CPUSpecList"), ("MaxCPUsPerNode", "MaxCPUsPerSocket"), node
+        )
 
     def explain_memory(self, node: str) -> str:
-        """Return why jobs get less memory of a node than it has, or nothing."""
+        """Return a clause on why jobs get less memory of a node than it has; empty if they get all."""
+        return self._explain(
+            "memory_mib", "RealMemory", ("MemSpecLimit",), ("MaxMemPerNode", "MaxMemPerCPU"), node
+        )
+
+    def _explain(
+        self, field: str, total_key: str, reserved: Sequence[str], limits: Sequence[str], node: str
+    ) -> str:
         fields = (self.nodes or {}).get(node, {})
-        size, total = self.sizes[node].memory_mib, parse_count(fields.get("RealMemory", "0"), "M")
-        if size is None or size >= total:
+        size = getattr(self.sizes.get(node), field, None)
+        if size is None or size >= parse_count(
+            fields.get(total_key, "0"), "M" if field == "memory_mib" else " "
+        ):
             return ""
-        reserved = [f"MemSpecLimit={fields['MemSpecLimit']}"] if "MemSpecLimit" in fields else []
-        limits = [
-            f"{key}={settings[key]} of {settings.get('PartitionName', self.name)}"
+        reasons = [f"{key}={fields[key]}" for key in reserved if key in fields]
+        reasons += [
+            f"{key}={settings[key]} of partition {settings.get('PartitionName', self.name)}"
             for settings in self.settings
-            for key in ("MaxMemPerNode", "MaxMemPerCPU")
+            for key in limits
             if settings.get(key, "UNLIMITED") not in UNLIMITED
         ]
-        return f"jobs get {size} of its {total}: {', '.join(reserved + limits)}"
+        return f" (jobs get {size} of its {fields[total_key]}{': ' * bool(reasons)}{', '.join(reasons)})"
 
 
 def _group_by_memory(nodes: Sequence[str], sizes: Mapping[str, NodeSize]) -> Iterable[Kind]:
@@ -228,7 +226,10 @@ def read_partition(name: str) -> SlurmPartition:
             nodes.setdefault(node, fields)
             sizes.setdefault(node, read_size(fields, settings[-1]))
     if not sizes:
-        raise UsageError(f"partition {','.join(names)} has no node: Slurm's configuration states none")
+        raise UsageError(
+            f"Slurm shows no node of partition {','.join(names)}. Nodes of a cloud that are switched off are "
+            "hidden by some versions, unless PrivateData has cloud (slurm.conf)"
+        )
     return SlurmPartition(",".join(names), sizes, settings, nodes)
 
 
@@ -250,7 +251,7 @@ def _read_nodes(partition: str, names: str) -> dict[str, dict[str, str]]:
     if nodes:
         return nodes
     columns = {"CPUTot": "%c", "Sockets": "%X", "CoresPerSocket": "%Y", "RealMemory": "%m"}
-    rows = slurm.list_rows("sinfo", f"%N|{'|'.join(columns.values())}", "--Node", "--all", "-p", partition)
+    rows = slurm.list_rows("sinfo", f"%N|{'|'.join(columns.values())}", "--Node", "-p", partition)
     if not rows and partition not in (known := list_partitions()):
         raise UsageError(f"Slurm has no partition {partition!r}: {suggest(partition, known)}")
     return {node: dict(zip(columns, values, strict=True)) for node, *values in rows}
@@ -258,11 +259,17 @@ def _read_nodes(partition: str, names: str) -> dict[str, dict[str, str]]:
 
 def describe_nodes(names: str) -> dict[str, dict[str, str]]:
     """Return the fields of nodes, such as ``cn[1-8]``, as `scontrol` prints them; none if it does not."""
+    command, listed = ["scontrol", "--all", "-o", "show", "node"], None
     try:
-        lines = slurm.ask(["scontrol", "--all", "-o", "show", "node", names]).splitlines()
+        lines = slurm.ask([*command, names]).splitlines()
     except SilentError:
-        return {}
-    nodes = {fields["NodeName"]: fields for line in lines if "NodeName" in (fields := parse_fields(line))}
+        # It fails if it hides one of them: before 23.02 it hides a cloud's nodes that are switched off.
+        try:
+            lines, listed = slurm.ask(command).splitlines(), set(slurm.expand_nodes(names))
+        except SilentError:
+            return {}
+    described = [fields for line in lines if "NodeName" in (fields := parse_fields(line))]
+    nodes = {f["NodeName"]: f for f in described if listed is None or f["NodeName"] in listed}
     required = {"CPUTot", "Sockets", "CoresPerSocket", "RealMemory"}
     return nodes if all(required <= fields.keys() for fields in nodes.values()) else {}
 
@@ -323,7 +330,7 @@ def _expand(names: str) -> set[str]:
     """Return the nodes of a list; Slurm takes one with a slash for the path of a file with names."""
     if "/" in names:
         try:
-            names = ",".join(Path(names).read_text("utf-8").split())
+            names = ",".join(Path(names).read_text(encoding="utf-8").split())
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(
                 f"{names}: cannot be read, although an option of Slurm names it: {error}"
@@ -372,38 +379,41 @@ def parse_constraint(expression: str) -> Callable[[set[str]], bool]:
     >>> [parse_constraint("(bare|metal)&!gpu")(features) for features in ({"bare"}, {"bare", "gpu"}, {"vm"})]
     [True, False, False]
     """
-    tokens = re.findall(r"[^&|,!()\s]+|[&|,!()]", expression)
     if re.search(r"[*\[\]]", expression):
         raise ValueError("counts and brackets select nodes that depend on each other")
-
-    def parse_all() -> Callable[[set[str]], bool]:
-        parts, operators = [parse_one()], set()
-        while tokens and tokens[0] in "&|,":
-            operators.add("|" if tokens.pop(0) == "|" else "&")
-            parts.append(parse_one())
-        if len(operators) > 1:
-            raise ValueError("& and | are mixed: put one of them in parentheses")
-        combine = any if "|" in operators else all
-        return lambda features: combine(part(features) for part in parts)
-
-    def parse_one() -> Callable[[set[str]], bool]:
-        word = tokens.pop(0) if tokens else ""
-        if word == "!":
-            negated = parse_one()
-            return lambda features: not negated(features)
-        if word == "(":
-            inner = parse_all()
-            if not tokens or tokens.pop(0) != ")":
-                raise ValueError("a parenthesis is missing")
-            return inner
-        if not word or word in "&|,)":
-            raise ValueError("a feature is missing")
-        return lambda features: word in features
-
-    whole = parse_all()
+    tokens = re.findall(r"[^&|,!()\s]+|[&|,!()]", expression)
+    allows = _parse_alternatives(tokens)
     if tokens:
         raise ValueError(f"{tokens[0]!r} is not expected")
-    return whole
+    return allows
+
+
+def _parse_alternatives(tokens: list[str]) -> Callable[[set[str]], bool]:
+    """Take features that are joined by one operator off the tokens; Slurm takes a comma for ``&``."""
+    parts, operators = [_parse_feature(tokens)], set()
+    while tokens and tokens[0] in "&|,":
+        operators.add("|" if tokens.pop(0) == "|" else "&")
+        parts.append(_parse_feature(tokens))
+    if len(operators) > 1:
+        raise ValueError("& and | are mixed: put one of them in parentheses")
+    combine = any if "|" in operators else all
+    return lambda features: combine(part(features) for part in parts)
+
+
+def _parse_feature(tokens: list[str]) -> Callable[[set[str]], bool]:
+    """Take a feature, or an expression in parentheses, off the tokens."""
+    word = tokens.pop(0) if tokens else ""
+    if word == "!":
+        negated = _parse_feature(tokens)
+        return lambda features: not negated(features)
+    if word == "(":
+        inner = _parse_alternatives(tokens)
+        if not tokens or tokens.pop(0) != ")":
+            raise ValueError("a parenthesis is missing")
+        return inner
+    if not word or word in "&|,)":
+        raise ValueError("a feature is missing")
+    return lambda features: word in features
 
 
 def compress_nodes(nodes: Iterable[str]) -> list[str]:

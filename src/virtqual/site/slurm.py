@@ -111,7 +111,7 @@ def choose_cluster(name: str) -> None:
 def list_node_states(*partitions: str) -> dict[str, NodeState]:
     """Return the state of every node of Slurm's partitions; an empty name is that of the default."""
     names = ",".join(name or find_default_partition() for name in partitions)
-    rows = list_rows("sinfo", "%N|%T|%E", "--Node", "--all", "-p", names)
+    rows = list_rows("sinfo", "%N|%T|%E", "--Node", "-p", names)
     return {node: NodeState(state, None if reason == "none" else reason) for node, state, reason in rows}
 
 

@@ -89,9 +89,8 @@ def test_both_sides_state_the_cores_that_both_have(centre):
     show(centre, "bare", "bare.look", "8 2 2 1")
     centre.virtqual(*INIT, code=0)
     file = complete(centre)
-    assert '"num_cpus": 6,  # sinfo: CPUS of cloud-1; bare-1 has 8, and both use what both have' in (
-        file.read_text("utf-8")
-    )
+    line = "  # Slurm's CPUs of cloud-1; bare-1 has 8, and both use what both have"
+    assert f'"num_cpus": 6,{line}' in file.read_text("utf-8")
     system = systems.read(file).load()
     assert (system.cores("native"), system.cores("virtual")) == (3, 3)
     assert system.native_extras.memory_mib == int(0.9 * (197000000 // 1024))
