@@ -24,8 +24,8 @@ def command(
 ) -> None:
     """Check logs, judge the runs again, and compare with what is recorded.
 
-    The exit code is 4 if a log is damaged, a conclusion does not follow from its
-    runs, or a document differs from the log. It is also 4 if other users can
+    The exit code is 4 if a log is damaged or cut, a conclusion does not follow
+    from its runs, or a document differs from the log. It is also 4 if other users can
     write to the state directory, or all users to the site. It is 5 without any
     session. Else it is 0.
     """

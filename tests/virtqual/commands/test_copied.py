@@ -2,13 +2,15 @@
 
 import json
 import shutil
+from unittest.mock import Mock
 
 import pytest
 from test_check import PASS, by_other_code, edit_conclusion, put, run
 
 from made_runs import keep, session_of
 from virtqual import paths
-from virtqual.qualify import checking, concluding
+from virtqual.errors import RefusedError
+from virtqual.qualify import checking, concluding, opening
 from virtqual.session.log import Log, Released
 from virtqual.session.store import load
 from virtqual.session.summary import file_of
@@ -67,6 +69,22 @@ def test_a_copied_pass_that_its_runs_do_not_give_is_left_out_by_every_command(
     assert says in run("list")[1]
     done = run("propose", directory.name)
     assert (done[0], f"nothing is taken from it: {directory.name}: {says}" in done[1]) == (4, True)
+
+
+def test_a_copied_pass_that_its_runs_do_not_give_is_no_baseline(elsewhere, tmp_path, monkeypatch, judged):
+    put(elsewhere, "kvm-within")
+    edit(put(elsewhere, "kvm-over"))
+    over, within = copy_all(tmp_path, monkeypatch)
+    system = Mock()
+    system.name = load(within).system
+    monkeypatch.setattr(opening.placement, "find_differences", lambda *_: [])
+    with pytest.raises(
+        RefusedError, match=f"session {over.name} cannot be compared with: .* its runs say OVER"
+    ):
+        opening.find_earlier(over.name, system)
+    for _ in range(2):
+        assert opening.find_earlier(within.name, system) == load(within)
+    assert judged == [over.name, within.name]
 
 
 def test_a_copied_session_is_judged_again_once_and_an_own_one_never(elsewhere, tmp_path, monkeypatch, judged):
