@@ -219,6 +219,26 @@ class _Failures:
         self._before, self._settled = {}, 0
 
 
+class _Digests:
+    """The digests of the lines on which a judgement depends, as far as a log was read."""
+
+    def __init__(self, head: Head, line: bytes) -> None:
+        # A session keeps them under another id.
+        self.measured = hashlib.sha256(line.replace(head.session.encode(), b"", 1))
+        self.runs = self.measured.copy()
+        #: No such line follows the last conclusion.
+        self.is_complete = False
+
+    def follow(self, event: Event, line: bytes) -> None:
+        """Take over the line of an event."""
+        if not isinstance(event, NOT_IN_DIGEST):
+            self.measured.update(line)
+        if isinstance(event, Finished | Failed):
+            self.runs.update(line)
+        is_conclusion = isinstance(event, Concluded)
+        self.is_complete = is_conclusion or (self.is_complete and isinstance(event, NOT_IN_DIGEST))
+
+
 @dataclass(frozen=True)
 class Log:
     """The log of the session in a directory."""
@@ -325,21 +345,13 @@ class Log:
         begun, line = next(lines, (None, b""))
         if not isinstance(begun, Begun):
             raise UsageError(f"{self.path}: no session (its first line is missing)")
-        # A session keeps its digests under another id.
-        measured = hashlib.sha256(line.replace(begun.head.session.encode(), b"", 1))
-        runs_alone = measured.copy()
         session = Session.model_construct(**dict(begun.head))
         rounds: dict[int, Round] = {}
         runs: dict[tuple[str, int, str, str], Run] = {}
-        number, failures, is_complete = 0, _Failures(), False
+        number, failures, digests = 0, _Failures(), _Digests(begun.head, line)
         for event, line in lines:
             failures.follow(event, number)
-            if not isinstance(event, NOT_IN_DIGEST):
-                measured.update(line)
-                # What follows a conclusion is no part of it.
-                is_complete = False
-            if isinstance(event, Finished | Failed):
-                runs_alone.update(line)
+            digests.follow(event, line)
             match event:
                 case Probed():
                     session.probed = event.nodes
@@ -355,11 +367,10 @@ class Log:
                     session.set_conclusion(Conclusion())
                 case Concluded():
                     session.set_conclusion(event.conclusion)
-                    is_complete = True
         session.rounds, session.failures = list(rounds.values()), [failure for _, failure in failures.all]
         session.runs = sorted(runs.values(), key=lambda run: run.start)
-        session.measured, session.measured_runs = measured.hexdigest(), runs_alone.hexdigest()
-        session.log_digest, session.is_complete = _digest(content), is_complete
+        session.measured, session.measured_runs = digests.measured.hexdigest(), digests.runs.hexdigest()
+        session.log_digest, session.is_complete = _digest(content), digests.is_complete
         return session
 
     def _add_run(self, runs: dict[tuple[str, int, str, str], Run], run: Run) -> None:
@@ -527,14 +538,19 @@ def _make_setup(content: Any, facts: Facts) -> _Setup:
     setup["identity"] = {node: facts.make(_make_identity, part) for node, part in nodes.items()}
     programs = []
     for part in expect(setup.get("software"), list):
-        loaded = expect(facts.look_up(expect(part, dict).get("loaded")), dict)
-        programs.append(_validate(LoadedSoftware, {**loaded, "node": part.get("node")}))
+        loaded = facts.make(_make_loaded, expect(part, dict).get("loaded"))
+        programs.append(loaded.model_copy(update={"node": expect(part.get("node"), str)}))
     setup["software"] = programs
     shared = _validate(_Shared, {name: setup.pop(name) for name in _Shared.model_fields if name in setup})
     setup["results"] = facts.look_up(setup.get("results"))
     size = len(compact(setup))
     fields = {**setup, "nodes": shared.nodes[:1]}
     return _Setup(fields, size, {name: getattr(shared, name) for name in _Shared.model_fields})
+
+
+def _make_loaded(content: Any, facts: Facts) -> LoadedSoftware:
+    """Return what some nodes loaded, without the name of a node."""
+    return _validate(LoadedSoftware, {**expect(content, dict), "node": ""})
 
 
 def _make_identity(content: Any, facts: Facts) -> Identity:
