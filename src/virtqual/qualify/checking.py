@@ -79,6 +79,8 @@ def check_session(directory: Path) -> CheckResult:
         if Log(directory).state() == state:
             checked.problems.extend(_compare_documents(session, directory))
             _check_end(session, directory, checked)
+        if session.log_digest not in read_digests():
+            _believe(session, checked)
     except VirtqualError as error:
         if not is_from_elsewhere(directory):
             # `list`, `status` and `history` read summaries, and say it from now on.
@@ -113,13 +115,17 @@ def find_doubts(session: Session, directory: Path) -> list[str]:
     Any other conclusion is judged again, once if it follows from its runs. An answer that cannot be judged
     again, since an earlier session is missing, is not believed if it is a pass.
     """
-    digest = session.log_digest if session.is_complete else None
-    if session.outcome == Conclusion().outcome or digest in read_digests():
+    is_own = session.is_complete and session.log_digest in read_digests()
+    if is_own or session.outcome == Conclusion().outcome:
         return []
-    checked = check_conclusion(session, directory)
+    return _believe(session, check_conclusion(session, directory))
+
+
+def _believe(session: Session, checked: CheckResult) -> list[str]:
+    """Keep that a conclusion was judged again, or return why it is not believed."""
     doubts = checked.problems or (checked.unjudged if session.passes else [])
-    if digest and not doubts:
-        remember(digest)
+    if session.log_digest and session.is_complete and not doubts:
+        remember(session.log_digest)
     return doubts
 
 
@@ -133,7 +139,7 @@ def verify(found: Summary, directory: Path) -> Summary | VirtqualError:
         if not doubts:
             return found
         found = found.model_copy(update={"doubts": tuple(doubts)})
-        # It is not judged again each time.
+        # It is not judged again each time, but by `virtqual check`.
         store_summary(found, directory)
     return RefusedError(f"{directory}: {found.doubts[0]}")
 

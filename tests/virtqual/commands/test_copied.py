@@ -121,11 +121,15 @@ def test_a_copied_pass_without_its_earlier_session_is_left_out(elsewhere, tmp_pa
     put(elsewhere, "kvm-within")
     later = put(elsewhere, "kvm-same-against")
     assert load(later).passes
-    shutil.rmtree(elsewhere / load(later).against)
+    earlier = shutil.move(elsewhere / load(later).against, tmp_path)
     copy_all(tmp_path, monkeypatch)
     code, output = run("list")
     assert (code, "which is not here or is damaged, are not judged again" in output) == (0, True)
     assert f"{later.name} INVALID" in output
+    # Once it is here, `virtqual check` judges the changes.
+    shutil.move(earlier, paths.sessions())
+    assert run("check", later.name)[0] == 0
+    assert "INVALID" not in run("list")[1]
 
 
 def test_slow_runs_of_a_copied_session_count_if_its_runs_say_them(elsewhere, tmp_path, monkeypatch):
