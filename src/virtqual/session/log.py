@@ -226,7 +226,7 @@ class _Digests:
         # A session keeps them under another id.
         self.measured = hashlib.sha256(line.replace(head.session.encode(), b"", 1))
         self.runs = self.measured.copy()
-        #: No such line follows the last conclusion.
+        #: No line follows the last conclusion that changes it.
         self.is_complete = False
 
     def follow(self, event: Event, line: bytes) -> None:
@@ -235,8 +235,9 @@ class _Digests:
             self.measured.update(line)
         if isinstance(event, Finished | Failed):
             self.runs.update(line)
-        is_conclusion = isinstance(event, Concluded)
-        self.is_complete = is_conclusion or (self.is_complete and isinstance(event, NOT_IN_DIGEST))
+        # The job alone, without a run or a failure, changes no judgement.
+        is_harmless = isinstance(event, (*NOT_IN_DIGEST, Submitted, WarmedUp))
+        self.is_complete = isinstance(event, Concluded) or (self.is_complete and is_harmless)
 
 
 @dataclass(frozen=True)
