@@ -68,7 +68,7 @@ def positive(program: str, text: str, what: str) -> float:
 
 def whole_number(program: str, text: str, what: str) -> int:
     """Return a whole number from 0 on; raise OutputError if the text is not one."""
-    if not re.fullmatch(r"[0-9]+", text):
+    if not re.fullmatch(r"[0-9]{1,18}", text):
         raise OutputError(program, f"{what}: {text!r} is not a whole number")
     return int(text)
 
@@ -91,8 +91,13 @@ def read_json(program: str, text: str) -> Iterator[Any]:
             raise OutputError(program, "a key stands twice")
         return values
 
+    def make_int(digits: str) -> int:
+        """Return a number that calculations can take for a float."""
+        number(program, digits, "a value")
+        return int(digits)
+
     try:
-        yield json.loads(text, object_pairs_hook=make_object)
+        yield json.loads(text, object_pairs_hook=make_object, parse_int=make_int)
     except OutputError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:

@@ -1,6 +1,7 @@
 """Whatever a program prints, its reader returns numbers or an `OutputError`."""
 
 import random
+import re
 from contextlib import suppress
 
 import pytest
@@ -33,6 +34,17 @@ def try_output(data):
 @settings(FEW, max_examples=200)
 def test_an_edited_output_is_read_or_refused_in_words(data):
     try_output(data)
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_a_number_that_no_program_prints_is_read_or_refused_in_words(name):
+    """Such as one of 400 digits, which no float holds."""
+    text = read(name)
+    places = [match.span() for match in re.finditer(r"\d+(\.\d+)?", text, re.ASCII)]
+    for begin, end in random.Random(name).sample(places, min(len(places), 40)):
+        for new in ("9" * 400, "-" + "9" * 30, "1e400", "0", "nan"):
+            with suppress(OutputError):
+                assert PARSERS[name](text[:begin] + new + text[end:]) is not None
 
 
 @pytest.mark.slow
