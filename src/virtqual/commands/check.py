@@ -24,10 +24,10 @@ def command(
 ) -> None:
     """Check logs, judge the runs again, and compare with what is recorded.
 
-    The exit code is 4 if a log is damaged, a conclusion does not follow from its
-    runs, or a document differs from the log. It is also 4 if other users own
-    files of the state or site directory, or can write to them. It is 5 without
-    any session. Else it is 0.
+    The exit code is 4 if a log is damaged or cut, a conclusion does not follow
+    from its runs, or a document differs from the log. It is also 4 if other users
+    own files of the state or site directory, or can write to them. It is 5
+    without any session. Else it is 0.
     """
     if sessions:
         paths.check_owners()
@@ -37,18 +37,21 @@ def command(
     if not directories:
         _print_problems(problems)
         raise NoSessionError(state)
-    judged_otherwise = 0
+    judged_otherwise = unfinished = 0
     quiet = not say.is_terminal
     for directory in track(directories, "checking", console=say, transient=True, disable=quiet):
         checked = check_session(directory)
         problems += checked.problems
         judged_otherwise += checked.is_judged_otherwise
+        unfinished += checked.is_unfinished
         for note in checked.notes:
             say.print(Text(note, style="yellow"), soft_wrap=True)
     _print_problems(problems)
     answer = f"{pluralize(len(problems), 'problem')} found" if problems else "as they were written"
     if judged_otherwise:
         answer += f"; {judged_otherwise} judged otherwise by other code or references"
+    if unfinished:
+        answer += f"; {unfinished} without a conclusion"
     say.print(f"{pluralize(len(directories), 'session')} checked: {answer}", soft_wrap=True)
     raise typer.Exit(RefusedError.exit_code if problems else 0)
 

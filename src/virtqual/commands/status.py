@@ -60,11 +60,11 @@ def command(
     for session in sessions:
         if isinstance(session, VirtqualError):
             console.print(Text(f"left out: {session}", style="yellow"), soft_wrap=True)
-    for session in dict(reversed(of_systems)).values():
-        if isinstance(session, VirtqualError):
-            # The newest session may have any outcome, or its conclusion is not believed.
-            is_refused = isinstance(session, RefusedError)
-            codes.append(RefusedError.exit_code if is_refused else UNDECIDED_CODE)
+    # The newest session of a system may have any outcome, or its conclusion is not believed.
+    newest = [
+        session for session in dict(reversed(of_systems)).values() if isinstance(session, VirtqualError)
+    ]
+    codes += [error.exit_code if isinstance(error, RefusedError) else UNDECIDED_CODE for error in newest]
     if notify and settings:
         _send_notices(readable, settings, now)
     raise typer.Exit(max(codes, key=CODE_ORDER.index))

@@ -134,7 +134,7 @@ def parse_mdtest(text: str) -> MdtestRun:
     asked = single(MDTEST, r"^Command line used: \S+(( '[^'\n]*')*)$", text, "command line")
     system = single(MDTEST, r"^FS +: (\S+ \S+) ", text, "size of the file system")
     shift = single(MDTEST, r"Shifting ranks by (\d+) for each phase", text, "shift of the ranks")
-    counts = single(MDTEST, r"^(\d+) tasks, (\d+) files$", text, "tasks and files")
+    counts = single(MDTEST, r"^(\d{1,18}) tasks, (\d{1,18}) files$", text, "tasks and files")
     end = single(MDTEST, r"^-- finished at (\S+ \S+) --$", text, "last line")
     date(MDTEST, end[1], "%m/%d/%Y %H:%M:%S", "end")
     if head[2] != counts[1]:

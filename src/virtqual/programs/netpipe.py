@@ -11,7 +11,7 @@ NAME = Program("NetPIPE", "versions 3.x")
 # NetPIPE counts in binary megabits (bits a second / 2^20).
 _BITS_PER_MBIT = 2.0**20
 _BANDWIDTH_STEP, _TIME_STEP_US = 1e-6, 0.01
-_ROW = re.compile(r" *(\d+) (\d+\.\d{6}) +(\d+\.\d{8})", re.ASCII)
+_ROW = re.compile(r" *(\d{1,18}) (\d+\.\d{6}) +(\d+\.\d{8})", re.ASCII)
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ def positive(program: str, text: str, what: str) -> float:
 
 def whole_number(program: str, text: str, what: str) -> int:
     """Return a whole number from 0 on; raise OutputError if the text is not one."""
-    if not re.fullmatch(r"[0-9]+", text):
+    if not re.fullmatch(r"[0-9]{1,18}", text):
         raise OutputError(program, f"{what}: {text!r} is not a whole number")
     return int(text)
 
@@ -198,8 +198,14 @@ def read_json(program: str, text: str) -> Iterator[Any]:
     Some versions of programs print a key twice in an object.  That is an error only where the key is read and
     the values differ.
     """
+
+    def make_int(digits: str) -> int:
+        """Return a number that calculations can take for a float."""
+        number(program, digits, "a value")
+        return int(digits)
+
     try:
-        yield json.loads(text, object_pairs_hook=_Object)
+        yield json.loads(text, object_pairs_hook=_Object, parse_int=make_int)
     except OutputError:
         raise
     except KeyError as error:

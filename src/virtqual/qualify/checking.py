@@ -53,6 +53,8 @@ class CheckResult:
     unjudged: list[str] = field(default_factory=list)
     #: Other code or references gave answers that the present ones do not give.
     is_judged_otherwise: bool = False
+    #: The log has no conclusion.
+    is_unfinished: bool = False
 
     @property
     def doubts(self) -> list[str]:
@@ -74,6 +76,9 @@ def check_session(directory: Path) -> CheckResult:
         # A session that went on meanwhile is checked the next time.
         if Log(directory).state() == state:
             checked.problems.extend(_compare_documents(session, directory))
+            _check_end(session, directory, checked)
+        if session.log_digest not in read_digests():
+            _believe(session, checked)
     except VirtqualError as error:
         if not is_from_elsewhere(directory):
             # `list`, `status` and `history` read summaries, and say it from now on.
@@ -85,19 +90,40 @@ def check_session(directory: Path) -> CheckResult:
     return checked
 
 
+def _check_end(session: Session, directory: Path, checked: CheckResult) -> None:
+    """Add to `checked` what is wrong with the end of a log, or that it has none."""
+    if torn := Log(directory).read_torn_end():
+        checked.problems.append(
+            f"{Log(directory).path}: its last {len(torn)} B are no whole line: its end was cut or "
+            "overwritten. The lines before are as they were written: docs/records.md says how to keep them"
+        )
+    if session.outcome == Conclusion().outcome:
+        checked.is_unfinished = True
+        if is_from_elsewhere(directory):
+            why = "it was copied before it had ended, or its end was cut"
+            checked.problems.append(f"{session.session}: has no conclusion: {why}; ask for the whole session")
+        else:
+            why = f"it still runs, was killed, or its end was cut. {session.resume_hint or ''}".rstrip()
+            checked.notes.append(f"{session.session}: has no conclusion: {why}")
+
+
 def find_doubts(session: Session, directory: Path) -> list[str]:
     """Return why the conclusion of a session is not believed; empty if this installation drew it.
 
     Any other conclusion is judged again, once if it follows from its runs. An answer that cannot be judged
     again, since an earlier session is missing, is not believed if it is a pass.
     """
-    digest = session.log_digest if session.is_complete else None
-    if session.outcome == Conclusion().outcome or digest in read_digests():
+    is_own = session.is_complete and session.log_digest in read_digests()
+    if is_own or session.outcome == Conclusion().outcome:
         return []
-    checked = check_conclusion(session, directory)
+    return _believe(session, check_conclusion(session, directory))
+
+
+def _believe(session: Session, checked: CheckResult) -> list[str]:
+    """Keep that a conclusion was judged again, or return why it is not believed."""
     doubts = checked.problems or (checked.unjudged if session.passes else [])
-    if digest and not doubts:
-        remember(digest)
+    if session.log_digest and session.is_complete and not doubts:
+        remember(session.log_digest)
     return doubts
 
 
@@ -111,7 +137,7 @@ def verify(found: Summary, directory: Path) -> Summary | VirtqualError:
         if not doubts:
             return found
         found = found.model_copy(update={"doubts": tuple(doubts)})
-        # It is not judged again each time.
+        # It is not judged again each time, but by `virtqual check`.
         store_summary(found, directory)
     return RefusedError(f"{directory}: {found.doubts[0]}")
 

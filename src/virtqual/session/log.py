@@ -26,7 +26,7 @@ from virtqual.files.locking import hold_lock
 from virtqual.files.records import sync_directory, write_file
 from virtqual.files.wording import describe_first_mistake
 from virtqual.identity import Identity
-from virtqual.runs import Run
+from virtqual.runs import HostName, Name, Run, RunNodes
 from virtqual.session.seal import SEAL_BYTES, intact_lines, seal, sealed_crc
 from virtqual.session.session import (
     Conclusion,
@@ -38,7 +38,7 @@ from virtqual.session.session import (
     Session,
     SessionDocument,
 )
-from virtqual.session.shared import Facts, compact, expect, load_strictly, refer
+from virtqual.session.shared import MAX_VALUES, Facts, compact, count_values, expect, load_strictly, refer
 from virtqual.session.verified import remember
 from virtqual.stack.loaded import LoadedSoftware
 from virtqual.verdict.pairs import Side
@@ -219,6 +219,27 @@ class _Failures:
         self._before, self._settled = {}, 0
 
 
+class _Digests:
+    """The digests of the lines on which a judgement depends, as far as a log was read."""
+
+    def __init__(self, head: Head, line: bytes) -> None:
+        # A session keeps them under another id.
+        self.measured = hashlib.sha256(line.replace(head.session.encode(), b"", 1))
+        self.runs = self.measured.copy()
+        #: No line follows the last conclusion that changes it.
+        self.is_complete = False
+
+    def follow(self, event: Event, line: bytes) -> None:
+        """Take over the line of an event."""
+        if not isinstance(event, NOT_IN_DIGEST):
+            self.measured.update(line)
+        if isinstance(event, Finished | Failed):
+            self.runs.update(line)
+        # The job alone, without a run or a failure, changes no judgement.
+        is_harmless = isinstance(event, (*NOT_IN_DIGEST, Submitted, WarmedUp))
+        self.is_complete = isinstance(event, Concluded) or (self.is_complete and is_harmless)
+
+
 @dataclass(frozen=True)
 class Log:
     """The log of the session in a directory."""
@@ -298,6 +319,10 @@ class Log:
         """
         return (event for event, _ in self._decode_lines(self._read(), lenient=lenient))
 
+    def read_torn_end(self) -> bytes:
+        """Return what follows the last line feed: a line that was not written whole, or was cut."""
+        return self._read().rpartition(b"\n")[2]
+
     def _decode_lines(self, content: bytes, *, lenient: bool = False) -> Iterator[tuple[Event, bytes]]:
         """Yield each event of the file's content with its line, without the seal; see `events`."""
         facts = Facts()
@@ -321,21 +346,13 @@ class Log:
         begun, line = next(lines, (None, b""))
         if not isinstance(begun, Begun):
             raise UsageError(f"{self.path}: no session (its first line is missing)")
-        # A session keeps its digests under another id.
-        measured = hashlib.sha256(line.replace(begun.head.session.encode(), b"", 1))
-        runs_alone = measured.copy()
         session = Session.model_construct(**dict(begun.head))
         rounds: dict[int, Round] = {}
         runs: dict[tuple[str, int, str, str], Run] = {}
-        number, failures, is_complete = 0, _Failures(), False
+        number, failures, digests = 0, _Failures(), _Digests(begun.head, line)
         for event, line in lines:
             failures.follow(event, number)
-            if not isinstance(event, NOT_IN_DIGEST):
-                measured.update(line)
-                # What follows a conclusion is no part of it.
-                is_complete = False
-            if isinstance(event, Finished | Failed):
-                runs_alone.update(line)
+            digests.follow(event, line)
             match event:
                 case Probed():
                     session.probed = event.nodes
@@ -351,11 +368,10 @@ class Log:
                     session.set_conclusion(Conclusion())
                 case Concluded():
                     session.set_conclusion(event.conclusion)
-                    is_complete = True
         session.rounds, session.failures = list(rounds.values()), [failure for _, failure in failures.all]
         session.runs = sorted(runs.values(), key=lambda run: run.start)
-        session.measured, session.measured_runs = measured.hexdigest(), runs_alone.hexdigest()
-        session.log_digest, session.is_complete = _digest(content), is_complete
+        session.measured, session.measured_runs = digests.measured.hexdigest(), digests.runs.hexdigest()
+        session.log_digest, session.is_complete = _digest(content), digests.is_complete
         return session
 
     def _add_run(self, runs: dict[tuple[str, int, str, str], Run], run: Run) -> None:
@@ -462,46 +478,80 @@ def _encode(event: Event, facts: dict[str, str]) -> bytes:
 
 def _decode(line: bytes, facts: Facts) -> Event:
     """Return the event of a line, and add a fact to `facts`; raise `ValueError` if it is none of a log."""
+    if count_values(line) > MAX_VALUES:
+        raise ValueError(f"it has more than {MAX_VALUES:,} values")
     content = load_strictly(line)
     kind = content.get("event") if isinstance(content, dict) else None
     model = EVENTS.get(kind) if isinstance(kind, str) else None
     if model is None:
         raise ValueError("no line of a session's log")
+    shared: dict[str, Any] = {}
     if model is Finished:
-        content["run"] = _decode_run(content.get("run"), facts)
+        content["run"], shared = _decode_run(content.get("run"), facts)
     elif model is Probed:
         nodes = expect(content.get("nodes"), dict)
         content["nodes"] = {side: facts.make(_make_identity, node) for side, node in nodes.items()}
     event = _validate(model, content)
     if isinstance(event, FactsWritten):
         facts.unpack(event.zlib)
+    if isinstance(event, Finished):
+        event = event.model_copy(update={"run": event.run.model_copy(update=shared)})
     return event
 
 
-def _decode_run(line: Any, facts: Facts) -> dict[str, Any]:
-    """Return the arguments of `Run` for the content of a line."""
+def _decode_run(line: Any, facts: Facts) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the arguments of `Run` for the content of a line, and the fields that other runs share."""
     run = {**expect(line, dict)}
-    run |= facts.make(_make_setup, run.pop("setup", None))
+    setup = facts.make(_make_setup, run.pop("setup", None))
+    facts.repeat(setup.size)
+    run |= setup.fields
     # A value without a result, or the reverse, is refused.
     run["results"] = [
         {**expect(result, dict), "values": values}
         for result, values in zip_longest(expect(run["results"], list), expect(run.pop("values", None), list))
     ]
-    return run
+    return run, setup.shared
 
 
-def _make_setup(content: Any, facts: Facts) -> dict[str, Any]:
-    """Return the fields of `Run` that the runs of a case have alike, with results that lack values."""
+class _Shared(BaseModel, frozen=True):
+    """Fields of `Run` that may name thousands of nodes: the runs of a setup share them."""
+
+    nodes: RunNodes
+    hosts: dict[Name, HostName] = {}
+    software: tuple[LoadedSoftware, ...] = ()
+    identity: dict[str, Identity] = {}
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """The fields of `Run` that the runs of a case have alike."""
+
+    #: Those that each run has by itself; its results lack values, and its nodes are the first one alone.
+    fields: dict[str, Any]
+    #: The size of these in the log, B.
+    size: int
+    shared: dict[str, Any]
+
+
+def _make_setup(content: Any, facts: Facts) -> _Setup:
     setup = {**expect(content, dict)}
-    setup["results"] = facts.look_up(setup.get("results"))
     nodes = expect(setup.get("identity"), dict)
     setup["identity"] = {node: facts.make(_make_identity, part) for node, part in nodes.items()}
     programs = []
     for part in expect(setup.get("software"), list):
-        loaded = expect(facts.look_up(expect(part, dict).get("loaded")), dict)
-        programs.append(_validate(LoadedSoftware, {**loaded, "node": part.get("node")}))
+        loaded = facts.make(_make_loaded, expect(part, dict).get("loaded"))
+        programs.append(loaded.model_copy(update={"node": expect(part.get("node"), str)}))
     setup["software"] = programs
-    return setup
+    shared = _validate(_Shared, {name: setup.pop(name) for name in _Shared.model_fields if name in setup})
+    setup["results"] = facts.look_up(setup.get("results"))
+    size = len(compact(setup))
+    fields = {**setup, "nodes": shared.nodes[:1]}
+    return _Setup(fields, size, {name: getattr(shared, name) for name in _Shared.model_fields})
+
+
+def _make_loaded(content: Any, facts: Facts) -> LoadedSoftware:
+    """Return what some nodes loaded, without the name of a node."""
+    return _validate(LoadedSoftware, {**expect(content, dict), "node": ""})
 
 
 def _make_identity(content: Any, facts: Facts) -> Identity:

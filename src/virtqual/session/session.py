@@ -378,7 +378,7 @@ class Session(SessionDocument):
     measured_runs: str = ""
     #: SHA-256 of the log up to its last conclusion; None if it has none.
     log_digest: str | None = None
-    #: No line on which a judgement depends follows the last conclusion.
+    #: No line follows the last conclusion that changes it, such as one of a run.
     is_complete: bool = False
 
     @property

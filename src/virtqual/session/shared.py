@@ -15,6 +15,10 @@ T = TypeVar("T")
 
 #: Size of the facts of one line, and of all lines of a log, B.
 MAX_FACTS_BYTES, MAX_ALL_FACTS_BYTES = 16 * 2**20, 64 * 2**20
+#: Number of JSON values in the facts of a log, and in another line: two bytes may be an object of 64 B.
+MAX_VALUES = 2_000_000
+#: Size of what runs repeat of facts, of all runs of a log, B; facts of nodes and programs are shared.
+MAX_REPEATED_BYTES = 64 * 2**20
 _KEY = "fact"
 
 
@@ -32,6 +36,11 @@ def load_strictly(text: bytes) -> Any:
     # A number such as 1e999 is infinite.
     compact(content)
     return content
+
+
+def count_values(text: bytes) -> int:
+    """Return how many values a JSON text has at most, without making them."""
+    return 1 + text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 def expect(value: Any, kind: type[T]) -> T:
@@ -54,12 +63,13 @@ def refer(value: Any, facts: dict[str, str]) -> dict[str, str]:
     return {_KEY: digest}
 
 
-def packed(facts: Mapping[str, str], max_bytes: int | None = None) -> str:
+def packed(facts: Mapping[str, str], max_bytes: int | None = None, max_values: int = MAX_VALUES) -> str:
     """Return the JSON texts of facts, compressed, as text; raise `OSError` if they are too large."""
-    content = ",".join(f'"{digest}":{text}' for digest, text in facts.items())
-    if max_bytes is not None and len(content) + 2 > max_bytes:
+    members = ",".join(f'"{digest}":{text}' for digest, text in facts.items())
+    content = f"{{{members}}}".encode()
+    if max_bytes is not None and (len(content) > max_bytes or count_values(content) > max_values):
         raise OSError("it would describe more nodes and programs than can be read; begin a new session")
-    return base64.b85encode(zlib.compress(f"{{{content}}}".encode(), 9)).decode()
+    return base64.b85encode(zlib.compress(content, 9)).decode()
 
 
 class Facts:
@@ -68,13 +78,13 @@ class Facts:
     def __init__(self) -> None:
         #: By digest.
         self.contents: dict[str, Any] = {}
-        self._bytes = 0
+        self._bytes = self._values = self._repeated_bytes = 0
         self._made: dict[tuple[Callable[..., Any], str], Any] = {}
 
     def pack_new(self, facts: Mapping[str, str]) -> str | None:
         """Return the facts that the log lacks, packed; None if it has all. See `packed` for errors."""
         new_facts = {digest: text for digest, text in facts.items() if digest not in self.contents}
-        return packed(new_facts, self._max_bytes) if new_facts else None
+        return packed(new_facts, self._max_bytes, MAX_VALUES - self._values) if new_facts else None
 
     @property
     def _max_bytes(self) -> int:
@@ -89,14 +99,26 @@ class Facts:
             unpacked = unpacker.decompress(base64.b85decode(text), self._max_bytes + 1)
         except zlib.error as error:
             raise ValueError(f"its facts cannot be unpacked: {error}") from None
-        facts = load_strictly(unpacked)
-        if not isinstance(facts, dict) or not unpacker.eof or len(unpacked) > self._max_bytes:
+        if not unpacker.eof or len(unpacked) > self._max_bytes:
             raise ValueError("its facts are not of this form, or too large")
         self._bytes += len(unpacked)
+        self._values += count_values(unpacked)
+        if self._values > MAX_VALUES:
+            raise ValueError(f"the facts up to here have more than {MAX_VALUES:,} values")
+        facts = load_strictly(unpacked)
+        if not isinstance(facts, dict):
+            raise ValueError("its facts are not of this form")
         for digest, content in facts.items():
             if digest_of(compact(content)) != digest:
                 raise ValueError(f"the fact is not that of digest {digest}")
             self.contents[digest] = content
+
+    def repeat(self, size: int) -> None:
+        """Count what a run repeats of facts; raise `ValueError` if all runs repeat too much."""
+        self._repeated_bytes += size
+        if self._repeated_bytes > MAX_REPEATED_BYTES:
+            limit = MAX_REPEATED_BYTES // 2**20
+            raise ValueError(f"the runs up to here repeat more than {limit} MiB of what they have alike")
 
     def look_up(self, reference: Any) -> Any:
         """Return the fact that a reference names; raise `ValueError` if no line before it has the fact."""

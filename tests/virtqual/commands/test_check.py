@@ -485,6 +485,38 @@ def test_a_log_whose_end_is_gone_is_not_taken_for_one_that_still_runs(session):
     assert (code, "its end is missing: session.json is of a concluded session" in output) == (5, True)
 
 
+@pytest.mark.parametrize(
+    ("cut", "code"),
+    [
+        pytest.param(lambda content: content[:-100], 4, id="cut"),
+        pytest.param(lambda content: content[:-100] + bytes(100), 4, id="zeroed"),
+        pytest.param(lambda content: content + bytes(100), 4, id="zeros after the end"),
+        pytest.param(
+            lambda content: content[: content[:-1].rindex(b"\n") + 1], 0, id="without its last line"
+        ),
+    ],
+)
+def test_a_log_whose_end_was_cut_is_no_whole_record(session, cut, code):
+    """Without its documents it looks like one that still runs."""
+    for name in (DOCUMENT, page.FILE, "junit.xml"):
+        (session / name).unlink()
+    content = (session / LOG).read_bytes()
+    (session / LOG).write_bytes(cut(content))
+    found = run("check", session.name)
+    assert found[0] == code
+    assert ("its end was cut or overwritten" in found[1]) == (code == 4)
+    is_concluded = cut(content).startswith(content)
+    assert ("1 without a conclusion" in found[1]) != is_concluded
+
+
+def test_a_session_from_elsewhere_has_to_have_a_conclusion(session, tmp_path):
+    lines = (session / LOG).read_bytes().splitlines(keepends=True)
+    (tmp_path / "vendor").mkdir()
+    (tmp_path / "vendor" / LOG).write_bytes(b"".join(lines[:-1]))
+    code, output = run("check", tmp_path / "vendor")
+    assert (code, "has no conclusion: it was copied before it had ended" in output) == (4, True)
+
+
 def test_a_session_of_the_future_is_left_out(state):
     directory = put(state, "kvm-within")
     future = directory.with_name("20990101-000000-testsite")

@@ -2,13 +2,15 @@
 
 import json
 import shutil
+from unittest.mock import Mock
 
 import pytest
 from test_check import PASS, by_other_code, edit_conclusion, put, run
 
 from made_runs import keep, session_of
 from virtqual import paths
-from virtqual.qualify import checking, concluding
+from virtqual.errors import RefusedError
+from virtqual.qualify import checking, concluding, opening
 from virtqual.session.log import Log, Released
 from virtqual.session.store import load
 from virtqual.session.summary import file_of
@@ -69,6 +71,22 @@ def test_a_copied_pass_that_its_runs_do_not_give_is_left_out_by_every_command(
     assert (done[0], f"nothing is taken from it: {directory.name}: {says}" in done[1]) == (4, True)
 
 
+def test_a_copied_pass_that_its_runs_do_not_give_is_no_baseline(elsewhere, tmp_path, monkeypatch, judged):
+    put(elsewhere, "kvm-within")
+    edit(put(elsewhere, "kvm-over"))
+    over, within = copy_all(tmp_path, monkeypatch)
+    system = Mock()
+    system.name = load(within).system
+    monkeypatch.setattr(opening.placement, "find_differences", lambda *_: [])
+    with pytest.raises(
+        RefusedError, match=f"session {over.name} cannot be compared with: .* its runs say OVER"
+    ):
+        opening.find_earlier(over.name, system)
+    for _ in range(2):
+        assert opening.find_earlier(within.name, system) == load(within)
+    assert judged == [over.name, within.name]
+
+
 def test_a_copied_session_is_judged_again_once_and_an_own_one_never(elsewhere, tmp_path, monkeypatch, judged):
     directory = put(elsewhere, "kvm-within")
     assert "WITHIN" in run("list")[1]
@@ -103,11 +121,15 @@ def test_a_copied_pass_without_its_earlier_session_is_left_out(elsewhere, tmp_pa
     put(elsewhere, "kvm-within")
     later = put(elsewhere, "kvm-same-against")
     assert load(later).passes
-    shutil.rmtree(elsewhere / load(later).against)
+    earlier = shutil.move(elsewhere / load(later).against, tmp_path)
     copy_all(tmp_path, monkeypatch)
     code, output = run("list")
     assert (code, "which is not here or is damaged, are not judged again" in output) == (0, True)
     assert f"{later.name} INVALID" in output
+    # Once it is here, `virtqual check` judges the changes.
+    shutil.move(earlier, paths.sessions())
+    assert run("check", later.name)[0] == 0
+    assert "INVALID" not in run("list")[1]
 
 
 def test_slow_runs_of_a_copied_session_count_if_its_runs_say_them(elsewhere, tmp_path, monkeypatch):

@@ -387,3 +387,81 @@ def test_the_document_is_made_from_the_log_and_has_no_runs(tmp_path):
     assert (document["schema"], document["conclusion"]) == ("virtqual-session/3", "why")
     assert "runs" not in document
     assert len(Log(directory).session().runs) == 1
+
+
+def test_few_bytes_do_not_become_many_objects(log):
+    """16 MiB of empty lists are 1 GiB of objects, and 20 KiB of a log."""
+    many = compact([[]] * 2_000_000)
+    line = compact({"event": "facts", "zlib": packed({digest_of(many): many})}).encode()
+    log.path.write_bytes(sealed(*unsealed(log), line))
+    assert log.path.stat().st_size < 100_000
+    with pytest.raises(
+        UsageError, match=r"log\.jsonl:2: the facts up to here have more than 2,000,000 values"
+    ):
+        log.session()
+    nested = compact({"event": "submitted", "job": [[]] * 2_000_000}).encode()
+    log.path.write_bytes(sealed(*unsealed(log)[:1], nested))
+    with pytest.raises(UsageError, match=r"log\.jsonl:2: it has more than 2,000,000 values"):
+        log.session()
+
+
+def test_what_could_not_be_read_for_its_values_is_not_written(log, monkeypatch):
+    monkeypatch.setattr(shared, "MAX_VALUES", 20)
+    with pytest.raises(InfrastructureError, match="more nodes and programs than can be read"):
+        log.append(Finished(run=made_run("native", 0, nodes=tuple(f"n{number}" for number in range(20)))))
+
+
+def test_runs_of_a_setup_share_their_nodes(log):
+    """A thousand nodes, of a thousand runs, would be a million entries."""
+    blank = readers.read(gather.NodeFiles({}, {}))
+    names = ("n1", "n2")
+    run = made_run("native", 0, nodes=names, hosts={"n1": "h1"}, identity=dict.fromkeys(names, blank))
+    for pair in range(2):
+        log.append(Finished(run=run.model_copy(update={"pair": pair})))
+    first, second = log.session().runs
+    for name in ("nodes", "hosts", "software", "identity"):
+        assert getattr(first, name) == getattr(run, name)
+        assert getattr(first, name) is getattr(second, name)
+
+
+def test_runs_that_repeat_too_much_of_a_setup_are_refused(log, monkeypatch):
+    results = (Result.scalar("x", "y" * 1000, 1.0),)
+    for pair in range(9):
+        log.append(Finished(run=made_run("native", pair, results=results)))
+    assert len(log.session().runs) == 9
+    monkeypatch.setattr(shared, "MAX_REPEATED_BYTES", 8000)
+    with pytest.raises(UsageError, match=r"log\.jsonl:10: the runs up to here repeat more than"):
+        log.session()
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        (lambda facts: facts["topology"].update(used="0-1x"), "topology.used: '0-1x' is not a list of CPUs"),
+        (lambda facts: facts["topology"].update(threads_used=0), "topology.threads_used"),
+        (lambda facts: facts["topology"].update(numa={}), "topology.numa"),
+        (lambda facts: facts["topology"].update(numa={"0": "x"}), "topology.numa"),
+        (lambda facts: facts["topology"].update(packages={"0": ""}), "topology.packages"),
+        (lambda facts: facts["topology"].update(caches={"L3": "1M shared by x"}), "topology.caches"),
+    ],
+)
+def test_a_node_that_cannot_be_is_refused_where_it_is_read(log, edit, says):
+    """The report, which describes nodes, would end in a traceback."""
+    facts = readers.read(gather.NodeFiles({}, {})).plain()
+    edit(facts)
+    text = compact(facts)
+    lines = [
+        compact({"event": "facts", "zlib": packed({digest_of(text): text})}).encode(),
+        compact({"event": "probed", "nodes": {"native": {"fact": digest_of(text)}}}).encode(),
+    ]
+    log.path.write_bytes(sealed(*unsealed(log), *lines))
+    with pytest.raises(UsageError, match=r"log\.jsonl:3: Identity: ") as error:
+        log.session()
+    assert says in str(error.value)
+
+
+def test_a_run_without_a_node_is_refused(log):
+    run = made_run("native", 0).model_copy(update={"nodes": ()})
+    log.append(Finished(run=run))
+    with pytest.raises(UsageError, match=r"log\.jsonl:3: .*nodes"):
+        log.session()
