@@ -81,8 +81,8 @@ class Cluster:
     def environment(self, **env: str) -> dict[str, str]:
         """Return an environment with nothing of this process's own but Slurm's variables."""
         known = {key: value for key, value in os.environ.items() if key.startswith(("SLURM_", "SQUEUE_"))}
-        known |= {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "LANG": "C", "TZ": "UTC"}
-        return known | {"PWD": "/tmp"} | env
+        known |= {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "LANG": "C", "TZ": "UTC"}  # noqa: S108
+        return known | {"PWD": "/tmp"} | env  # noqa: S108
 
     def open(self, *words: str, user: int = USER, **env: str) -> subprocess.Popen[str]:
         """Start a command in the release."""
