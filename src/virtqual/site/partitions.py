@@ -24,6 +24,8 @@ MEMORY_TOLERANCE = 0.03
 UNLIMITED = {"UNLIMITED", "INFINITE", "0", ""}
 _UNITS = " KMGTP"
 _MAX_RANGES_SHOWN = 4
+#: Fields of a node that are needed, with the columns of `sinfo` that have them, too.
+_COLUMNS = {"CPUTot": "%c", "Sockets": "%X", "CoresPerSocket": "%Y", "RealMemory": "%m"}
 
 
 class NodeSize(NamedTuple):
@@ -248,13 +250,14 @@ def _read_settings(name: str) -> dict[str, str]:
 def _read_nodes(partition: str, names: str) -> dict[str, dict[str, str]]:
     """Return the fields of each node of a partition."""
     nodes = describe_nodes(names) if names else {}
-    if nodes:
+    if nodes and all(_COLUMNS.keys() <= fields.keys() for fields in nodes.values()):
         return nodes
-    columns = {"CPUTot": "%c", "Sockets": "%X", "CoresPerSocket": "%Y", "RealMemory": "%m"}
-    rows = slurm.list_rows("sinfo", f"%N|{'|'.join(columns.values())}", "--Node", "-p", partition)
+    rows = slurm.list_rows("sinfo", f"%N|{'|'.join(_COLUMNS.values())}", "--Node", "-p", partition)
     if not rows and partition not in (known := list_partitions()):
         raise UsageError(f"Slurm has no partition {partition!r}: {suggest(partition, known)}")
-    return {node: dict(zip(columns, values, strict=True)) for node, *values in rows}
+    return {
+        node: {**dict(zip(_COLUMNS, values, strict=True)), **nodes.get(node, {})} for node, *values in rows
+    }
 
 
 def describe_nodes(names: str) -> dict[str, dict[str, str]]:
@@ -269,9 +272,7 @@ def describe_nodes(names: str) -> dict[str, dict[str, str]]:
         except SilentError:
             return {}
     described = [fields for line in lines if "NodeName" in (fields := parse_fields(line))]
-    nodes = {f["NodeName"]: f for f in described if listed is None or f["NodeName"] in listed}
-    required = {"CPUTot", "Sockets", "CoresPerSocket", "RealMemory"}
-    return nodes if all(required <= fields.keys() for fields in nodes.values()) else {}
+    return {f["NodeName"]: f for f in described if listed is None or f["NodeName"] in listed}
 
 
 def read_size(node: Mapping[str, str], partition: Mapping[str, str]) -> NodeSize:

@@ -129,6 +129,17 @@ def test_sinfo_is_asked_where_scontrol_does_not_show_nodes(prints):
     assert sizes == {"big1": NodeSize(1024, 512, 4000000), "big2": NodeSize(1030, 512, 4000000)}
 
 
+def test_what_scontrol_does_not_say_of_a_node_sinfo_does(prints):
+    prints(
+        {
+            "scontrol --all -o show partition p": "PartitionName=p Nodes=n1",
+            "scontrol --all -o show node n1": "NodeName=n1 CPUAlloc=0 CPUEfctv=63 CPUTot=64 RealMemory=8000",
+            r"sinfo .*--Node -p p .*": "n1|64|2|32|8000",
+        }
+    )
+    assert partitions.read_partition("p").sizes == {"n1": NodeSize(63, 63, 8000)}
+
+
 def test_a_node_that_scontrol_hides_hides_no_other(prints):
     """20.11 and 22.05 fail if one of the nodes is a cloud's and switched off."""
     prints(
