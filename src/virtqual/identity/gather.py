@@ -29,8 +29,8 @@ LINK_FILES = {
     "best_width": "max_link_width",
 }
 CACHE_FILES = ("level", "type", "size", "shared_cpu_list")
-#: The caches of all CPUs, which a script prints if it is asked for more.
-ALL_CACHES = tuple(f"{CPU_DIR}/cpu[0-9]*/cache/index*/{name}" for name in CACHE_FILES)
+#: The caches of CPUs from the eleventh, which a script prints if it is asked for more: FILES has the others.
+ALL_CACHES = tuple(f"{CPU_DIR}/cpu[0-9][0-9]*/cache/index*/{name}" for name in CACHE_FILES)
 _PCI = ("numa_node", "uevent", "physfn/vendor", *LINK_FILES.values())
 #: The files, as shell patterns.
 FILES = (

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 
@@ -267,3 +268,16 @@ def test_a_node_says_what_it_is_without_what_judges():
         "print({'scipy', 'numpy', 'reframe'} & set(sys.modules))"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
+
+
+def test_caches_of_further_cpus_are_not_printed_twice():
+    """A file that two patterns match has two contents in one, which is no list of CPUs."""
+    shown = subprocess.run(
+        ["sh", "-c", gather.script(more=gather.ALL_CACHES)], capture_output=True, text=True, check=True
+    ).stdout
+    lists = [line.partition(":")[0] for line in shown.splitlines() if "/shared_cpu_list:" in line]
+    assert len(lists) == len(set(lists))
+    for cpu in range(130):
+        path = f"/sys/devices/system/cpu/cpu{cpu}/cache/index0/level"
+        patterns = [pattern for pattern in (*gather.FILES, *gather.ALL_CACHES) if fnmatch(path, pattern)]
+        assert len(patterns) == 1, path
