@@ -1,7 +1,7 @@
 """How many random examples tests try.
 
 The usual run tries few, and the same ones each time. ``pytest -m slow`` tries as many new ones as
-VIRTQUAL_FUZZ_EXAMPLES says (default: 2,000 each).
+VIRTQUAL_FUZZ_EXAMPLES says (default: 500 each).
 """
 
 import os
@@ -16,4 +16,4 @@ FEW = settings(
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )
-MANY = settings(FEW, max_examples=int(os.environ.get("VIRTQUAL_FUZZ_EXAMPLES", "2000")), derandomize=False)
+MANY = settings(FEW, max_examples=int(os.environ.get("VIRTQUAL_FUZZ_EXAMPLES", "500")), derandomize=False)

@@ -31,6 +31,7 @@ from virtqual import paths
 from virtqual.errors import UsageError, VirtqualError
 from virtqual.qualify.checking import check_session
 from virtqual.qualify.concluding import draw_conclusion
+from virtqual.report import junit, page
 from virtqual.session.log import DOCUMENT, LOG, Event, Failed, Finished, Log, Submitted
 from virtqual.session.seal import intact_lines, seal
 from virtqual.session.session import Basis, Session
@@ -299,8 +300,10 @@ def find_result(original: Original, content: bytes, kind: str, *, keep_document:
         is_right = is_edit or int(match[1]) == find_first_difference(original.content, content)
         return "refused by number" if is_right else "refused by another number"
     if is_edit:
-        # An attacker writes the document, too.
+        # An attacker writes the document, too, and leaves out what names the digest of the log.
         Log(directory).write()
+        for name in (page.FILE, junit.FILE):
+            (directory / name).unlink(missing_ok=True)
     events = list(Log(directory).events())
     if events == original.events:
         return "same"

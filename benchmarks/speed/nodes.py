@@ -87,18 +87,23 @@ def write_session(directory: Path, nodes: int, *, with_hosts: bool) -> None:
     conclude_session(log, None)
 
 
+#: The exit code of `SHOW` at its limit.
+ENDED_CODE = 99
 #: Runs a command, and prints its CPU seconds and its largest memory, KiB, as the last line on stderr.
 SHOW = """
-import atexit, re, resource, signal, sys, time
+import atexit, os, re, resource, signal, sys, time
 from pathlib import Path
 from virtqual.cli import app
 limit = int(sys.argv.pop(1))
 status = Path("/proc/self/status")
 resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
-signal.signal(signal.SIGXCPU, lambda *_: sys.exit(99))
 def report():
     kib = re.search(r"VmHWM:\\s*(\\d+)", status.read_text())[1]
-    print(f"\\n{time.process_time():.3f} {kib}", file=sys.stderr)
+    print(f"\\n{time.process_time():.3f} {kib}", file=sys.stderr, flush=True)
+def end(*_):
+    report()
+    os._exit(99)
+signal.signal(signal.SIGXCPU, end)
 atexit.register(report)
 app()
 """
@@ -111,10 +116,10 @@ def run_show(directory: Path, checkout: Path, limit_s: int) -> Spent:
     done = subprocess.run(command, env=environment, capture_output=True, check=False, cwd=checkout)
     *doubts, spent = done.stderr.splitlines()
     seconds, kib = map(float, spent.split())
-    is_ended = seconds < limit_s
-    if is_ended:
-        done.check_returncode()
-    return Spent(seconds, kib / 1024, done.stdout + b"".join(doubts) if is_ended else b"")
+    if done.returncode == ENDED_CODE:
+        return Spent(seconds, kib / 1024, b"")
+    done.check_returncode()
+    return Spent(seconds, kib / 1024, done.stdout + b"".join(doubts))
 
 
 def main() -> int:

@@ -28,7 +28,7 @@ NUMBER_TOLERANCE = 1e-5
 #: What a recorded pass that other code judged, and that the runs do not give now, may be.
 EDITED_OR_OTHER_RULE = (
     "either the conclusion was edited, or the rule or the references have changed since {} judged it; "
-    "that version tells which (`virtqual check`), else measure again"
+    "run `virtqual check` with that version to find out which, or measure again"
 )
 
 
@@ -94,8 +94,8 @@ def _check_end(session: Session, directory: Path, checked: CheckResult) -> None:
     """Add to `checked` what is wrong with the end of a log, or that it has none."""
     if torn := Log(directory).read_torn_end():
         checked.problems.append(
-            f"{Log(directory).path}: its last {len(torn)} B are no whole line: its end was cut or "
-            "overwritten. The lines before are as they were written: docs/records.md says how to keep them"
+            f"{Log(directory).path}: its last {len(torn)} B are not a whole line: its end was cut or "
+            "overwritten. The lines before it are intact: docs/records.md says how to keep them"
         )
     if session.outcome == Conclusion().outcome:
         checked.is_unfinished = True

@@ -118,7 +118,7 @@ class Facts:
         self._repeated_bytes += size
         if self._repeated_bytes > MAX_REPEATED_BYTES:
             limit = MAX_REPEATED_BYTES // 2**20
-            raise ValueError(f"the runs up to here repeat more than {limit} MiB of what they have alike")
+            raise ValueError(f"the runs up to here repeat more than {limit} MiB of shared facts")
 
     def look_up(self, reference: Any) -> Any:
         """Return the fact that a reference names; raise `ValueError` if no line before it has the fact."""
