@@ -114,6 +114,11 @@ def compare_wrf(text: str, run: Any) -> Iterator[tuple[float, float]]:
     yield run.total, math.fsum(map(float, steps))
 
 
+def compare_mpip(text: str, run: Any) -> Iterator[tuple[float, float]]:
+    """Yield the time of the first task."""
+    yield run.seconds[0], find_float(r"^ +0 +(\S+)", text)
+
+
 def read_foam(text: str) -> object:
     """Read as many steps as there are."""
     return openfoam.parse(text, steps=len(re.findall("^Time = ", text, re.MULTILINE)))
@@ -139,7 +144,7 @@ PROGRAMS = {
     "fio": Outside(r'^\{\s*"fio version"', fio.parse, compare_fio),
     "pgbench": Outside(r"^pgbench \(", pgbench.parse, compare("rate", r"^tps = (\S+)")),
     "stress-ng": Outside(r"^---\nsystem-info:", stress_ng.parse, compare("time", r"wall-clock-time: (\S+)")),
-    "mpiP": Outside(r"^@ mpiP$", mpip.parse, compare("mean", r"^ +0 +(\S+)")),
+    "mpiP": Outside(r"^@ mpiP$", mpip.parse, compare_mpip),
 }
 _ANY = re.compile(
     rb"# OSU |STREAM version|HPLinpack|DARPA/DOE|LAMMPS \(|taskid: 0|starting wrf|Charm\+\+|SU3 with|"
