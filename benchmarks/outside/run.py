@@ -17,6 +17,7 @@ import math
 import os
 import re
 import subprocess
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -42,7 +43,8 @@ from virtqual.programs import (
 )
 from virtqual.programs.text import OutputError
 
-LARGEST_BYTES = 8 * 2**20
+# Longer files are data, or traces.
+LARGEST_BYTES = 2**19
 # What a launcher, a scheduler or a script prints after a program.
 _AFTER = r"^(?:START OF JOBSPEC|real\t|Resources |Application \d+ resources|slurmstepd).*"
 _NOT_OUTPUTS = (".py", ".md", ".ipynb", ".rst", ".c", ".h", ".html", ".js")
@@ -258,6 +260,7 @@ def main() -> None:
     if arguments.decisions:
         lines = (f"{place} {name}\t{decision}\n" for (place, name), decision in decisions.items())
         arguments.decisions.write_text("".join(lines))
+    sys.exit(any(decision.startswith("WRONG") for decision in decisions.values()))
 
 
 if __name__ == "__main__":
