@@ -655,6 +655,8 @@ def test_two_runs_in_one_file_are_refused(name):
         ("hpcc.out", "s_GUPs=0.0294218", "s_GUPs=0.294218", "in the summary, .* by its updates"),
         ("hpcc.out", "M_Gflops=61.535", "M_Gflops=62.535", "61.535 by the section StarDGEMM"),
         ("hpcc.out", "Gflop/s:     6.318", "Gflop/s:     7.318", "7.318 by the section MPIFFT"),
+        ("hpcc.out", "Scaled residual: 0.00764184", "Scaled residual: nan", "a value that is not a finite"),
+        ("hpcc.out", "PASSED    3.024  0.00", "PASSED    3.024   inf", "a value that is not a finite"),
         ("hpcc.out", "PTRANS_GBs=3.02418", "PTRANS_GBs=3.12418", "3.024 by the section PTRANS"),
         ("hpcc.out", "Average Gflop/s 61", "Mean Gflop/s 61", "the section StarDGEMM has no rate"),
         ("hpl.out", "PASSED", "PASSED?", "no residual as netlib"),
