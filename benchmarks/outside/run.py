@@ -46,7 +46,10 @@ from virtqual.programs.text import OutputError
 # Longer files are data, or traces.
 LARGEST_BYTES = 2**19
 # What a launcher, a scheduler or a script prints after a program.
-_AFTER = r"^(?:START OF JOBSPEC|End time: |Point-to-point |real\s|Resources |Application \d+ resources|slurmstepd).*"
+_AFTER = (
+    r"^(?:START OF JOBSPEC|End time: |Point-to-point |real\s|Resources |Application \d+ resources"
+    r"|slurmstepd).*"
+)
 _NOT_OUTPUTS = (".py", ".md", ".ipynb", ".rst", ".c", ".h", ".html", ".js")
 
 
