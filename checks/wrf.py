@@ -67,9 +67,8 @@ class Wrf(Measurement):
 
     def parse(self, directory, processes, period):
         """Return a finished run of a period in seconds: all steps, on all ranks."""
-        run = output.parse(self.stage_text(directory / "rsl.error.0000"))
-        hours = len(run.seconds) * run.interval / 3600
-        as_asked("WRF", ranks=(run.tasks[0] * run.tasks[1], processes), hours=(hours, period / 3600))
+        run = output.parse(self.stage_text(directory / "rsl.error.0000"), period)
+        as_asked("WRF", ranks=(run.tasks[0] * run.tasks[1], processes))
         return run
 
     def read_rating(self, directory, processes):

@@ -7,9 +7,9 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from virtqual.programs.text import OutputError, read_json
+from virtqual.programs.text import OutputError, Program, read_json
 
-NAME = "fio"
+NAME = Program("fio", "versions 3.x")
 _TOLERANCE = 1e-3
 
 

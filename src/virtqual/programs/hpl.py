@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, positive, single
+from virtqual.programs.text import (
+    OutputError,
+    Program,
+    find_step,
+    number,
+    positive,
+    single,
+    whole_number,
+)
 
-NAME = "HPL"
-_HEAD = "T/V                N    NB     P     Q               Time                 Gflops"
-# A result: variant, N, NB, P, Q, time in s, GFLOP/s.
-_ROW = r"^W[RC]\S+ +(\d+) +(\d+) +(\d+) +(\d+) +\d+\.\d\d +(\d\.\d{3,4}e[-+]\d\d)$"
-_RESIDUAL = r"^\|\|Ax-b\|\|_oo/\(eps.*\)= *\S+ \.+ (\w+)$"
+NAME = Program("HPL", "netlib, Intel or AMD builds of 2.0 to 2.3")
+# Builds for GPUs add a column: the rate a GPU.
+_HEAD = r"^T/V +N +NB +P +Q +Time +Gflops *$"
+# A result: variant, N, NB, P, Q, time in s, GFLOP/s.  Builds differ in the number of decimals.
+_ROW = r"^W[RC]\w+ +(\d+) +(\d+) +(\d+) +(\d+) +(\d+\.\d+) +(\d\.\d+e[-+]\d\d) *$"
+_RESIDUAL = r"^\|\|Ax-b\|\|_oo/\(eps.*\)= *(\S+) \.+ (\w+)$"
+_THRESHOLD = 16.0
+"""The scaled residual that `configuration` allows."""
 _TALLY = r"^ +(\d+) tests completed and %s residual checks,$"
 
 
@@ -28,17 +38,46 @@ class HplRun:
 
 def parse(text: str) -> HplRun:
     """Read the output of a run of ``xhpl`` that solved one system, whose residual passed."""
-    single(NAME, rf"^{re.escape(_HEAD)}$", text, "header")
-    row = single(NAME, _ROW, text, "result")
-    residual = single(NAME, _RESIDUAL, text, "residual")[1]
+    run = read_system(NAME, text)
     passed, failed = (
         single(NAME, _TALLY % word, text, f"number of tests that {word}")[1] for word in ("passed", "failed")
     )
     single(NAME, r"^End of Tests\.$", text, "closing line")
-    if (residual, passed, failed) != ("PASSED", "1", "0"):
-        raise OutputError(NAME, f"residual {residual}: {passed} tests passed, {failed} failed")
-    n, block, p, q = (int(row[group]) for group in range(1, 5))
-    return HplRun(n, block, p, q, positive(NAME, row[5], "rate"))
+    if (passed, failed) != ("1", "0"):
+        raise OutputError(NAME, f"{passed} tests passed, {failed} failed")
+    return run
+
+
+def read_system(program: Program, text: str) -> HplRun:
+    """Return the only solved system of an output, whose rate is that of its order and time.
+
+    Its residual must have passed, and be a number below the threshold.
+    """
+    single(program, _HEAD, text, "header of the result")
+    row = single(program, _ROW, text, "result line")
+    residual, word = single(program, _RESIDUAL, text, "residual").groups()
+    if word != "PASSED" or not 0 <= number(program, residual, "residual") < _THRESHOLD:
+        raise OutputError(program, f"residual {residual} {word}")
+    n, block, p, q = (whole_number(program, row[group], "result line") for group in range(1, 5))
+    _check_rate(program, n, row[5], row[6])
+    return HplRun(n, block, p, q, positive(program, row[6], "rate"))
+
+
+def count_operations(n: int) -> float:
+    """Return the operations that HPL counts for a system of order n: 2/3 n^3 + 3/2 n^2 (HPL_pdtest.c)."""
+    return (2 / 3 * n + 3 / 2) * n**2
+
+
+def _check_rate(program: Program, n: int, time: str, rate: str) -> None:
+    """Raise OutputError unless GFLOP/s are the operations over seconds, within the last digit of both."""
+    operations = count_operations(n) / 1e9
+    seconds, printed = number(program, time, "time"), positive(program, rate, "rate")
+    # The last digit may be rounded or cut off.
+    step, rate_step = find_step(time), find_step(rate)
+    slowest = operations / (seconds + step)
+    fastest = operations / (seconds - step) if seconds > step else float("inf")
+    if not slowest - rate_step <= printed <= fastest + rate_step:
+        raise OutputError(program, f"{rate} GFLOP/s are not {operations:.6g} Gflop (N = {n}) in {time} s")
 
 
 def configuration(order: int, block: int, p: int, q: int, *, to_file: bool = False) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from virtqual.programs.text import (
     OutputError,
+    Program,
     date,
     number,
     positive,
@@ -17,7 +18,7 @@ from virtqual.programs.text import (
     single,
 )
 
-IOR, MDTEST = "IOR", "mdtest"
+IOR, MDTEST = Program("IOR", "versions 4.x"), Program("mdtest", "versions 4.x")
 # Phases of mdtest, by the name of each in its tables.
 OPERATIONS = {"File creation": "create", "File stat": "stat", "File removal": "remove"}
 _MIB = 2**20

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from virtqual.programs.text import (
     NUMBER,
     OutputError,
+    Program,
     check_product,
     find_all,
     line_of,
@@ -17,7 +18,7 @@ from virtqual.programs.text import (
     whole_number,
 )
 
-NAME = "LAMMPS"
+NAME = Program("LAMMPS", "versions of 2016 and later")
 _LOOP = r"^Loop time of (\S+) on (\d+) procs for (\d+) steps with (\d+) atoms$"
 # "no" if it was built without OpenMP.
 _CPU = r"^(\d+\.\d)% CPU use with (\d+) MPI tasks x (\d+|no) OpenMP threads$"
@@ -99,7 +100,7 @@ def _table(text: str) -> list[tuple[int, float]]:
         if row.startswith("WARNING"):
             continue
         words = row.split()
-        if len(words) != len(names):
+        if len(words) != len(names) or not words[0].isdigit():
             raise OutputError(NAME, f"line {line} is not a row of the thermo table: {row!r}")
         values = dict(zip(names, words, strict=True))
         step = whole_number(NAME, values["Step"], f"step at line {line}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, check_product, find_all, single, whole_number
+from virtqual.programs.text import OutputError, Program, check_product, find_all, single, whole_number
 
-NAME = "likwid-bench"
+NAME = Program("likwid-bench", "versions 5.x")
 _PLACE = r"^Group: 0 Thread (\d+) .*running on hwthread (\d+) - Vector length \d+ Offset \d+$"
 
 

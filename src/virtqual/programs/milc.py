@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, date, find_all, positive, refuse_lines, single
+from virtqual.programs.text import OutputError, Program, date, find_all, positive, refuse_lines, single
 
-NAME = "MILC"
+NAME = Program("MILC", "builds of version 7")
 # In double precision, and as older versions print it.
 _PLAQUETTE = r"-?\d\.(?:\d{16}|\d{6})"
 _CHANGE = r"^(?:CHECK|ACCEPT|REJECT): delta S = (-?\d\.\d{6}e[-+]\d\d)$"

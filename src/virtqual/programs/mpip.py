@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, find_all, line_of, number, positive, single
+from virtqual.programs.text import OutputError, Program, find_all, line_of, number, positive, single
 
-NAME = "mpiP"
+NAME = Program("mpiP", "versions 3.4 and 3.5")
 # Start-ups of two runs differ a little: their difference is that of their steps within this share.
 STEPS_TOLERANCE = 0.2
 _LINE = "-{75}"

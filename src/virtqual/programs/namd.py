@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from virtqual.programs.text import (
     OutputError,
+    Program,
     find_all,
     line_of,
     number,
@@ -16,7 +17,7 @@ from virtqual.programs.text import (
     single,
 )
 
-NAME = "NAMD"
+NAME = Program("NAMD", "versions 2.x and 3.x")
 _WALL = r"^WallClock: (\d+\.\d{6})  CPUTime: \d+\.\d{6}  Memory: .*$"
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, check_product, single, whole_number
+from virtqual.programs.text import OutputError, Program, check_product, single, whole_number
 
-NAME = "NPB"
+NAME = Program("NPB", "versions 3.x for MPI")
 # A label of at most 16 characters, padded, and its value; without a blank before "=" in some versions.
 _LINE = re.compile(r" (\S.{13}\S{0,2}) {0,2}= +(\S.*)", re.ASCII)
 

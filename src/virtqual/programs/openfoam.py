@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from virtqual.programs import sizes
-from virtqual.programs.text import NUMBER, OutputError, number, refuse_lines, single
+from virtqual.programs.text import NUMBER, OutputError, Program, number, refuse_lines, single
 
-NAME = "OpenFOAM"
+NAME = Program("OpenFOAM", "versions of OpenCFD")
 #: The edge of the cavity, m, and the speed of its lid, m/s.
 EDGE_M, LID_M_PER_S = 0.1, 1.0
 #: Residuals below which the solver of a field ends.

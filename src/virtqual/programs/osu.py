@@ -1,6 +1,8 @@
 """OSU micro-benchmarks 5.x to 7.x: point to point and collectives, one row a message size.
 
-Versions and options differ in their columns: the headers decide what a number is, not its place.
+Versions and options differ in their columns: the headers decide what a number is, not its place.  They also
+differ in their notes, and in where these are: 7.1 to 7.3 print the data type below the column headers,
+7.4 and 7.5 above.  osu_mbw_mr of 7.1 prints its title twice.
 """
 
 from __future__ import annotations
@@ -8,9 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, check_product, check_sizes, positive, single
+from virtqual.programs.text import OutputError, Program, check_product, check_sizes, positive, single
 
-NAME = "OSU"
+NAME = Program("OSU", "versions 5 to 7 with buffers of the host")
 # Column by header; the header has the unit (us, MB/s with 1 MB = 10^6 bytes, messages/s).
 _COLUMNS = {
     "Latency (us)": "latency",
@@ -20,10 +22,17 @@ _COLUMNS = {
     "Messages/s": "messages",
 }
 _PERCENTILE = r"P[0-9]{1,2} Tail (?:Lat\(us\)|BW\(MB/s\))"
+# Columns of options that the checks do not use (-f, -c, -D).
+_UNUSED = r"(?:Min|Max) Latency\(us\)|Transmit Size"
 # Neighbouring headers may have a single blank between them.
-_HEADERS = "|".join([_PERCENTILE, *map(re.escape, sorted(_COLUMNS, key=len, reverse=True)), r"\S+"])
-# A line that 7.x may write between rows: where its buffers lie.
-_NOTE = re.compile(r"# \w+/\w+: allocated [0-9]+ bytes at 0x[0-9a-f]+")
+_HEADERS = "|".join([_PERCENTILE, *map(re.escape, sorted(_COLUMNS, key=len, reverse=True)), _UNUSED, r"\S+"])
+_TITLE = r"^# OSU MPI (.+) v([5-7]\.\d+(?:\.\d+)?)(?:\n# OSU MPI \1 v\2)? *$"
+# Lines that may be anywhere below the title: the type of the data, the pairs of osu_mbw_mr, and where a build
+# that allocates buffers in another way has them.
+_NOTE = re.compile(
+    r"# Datatype: MPI_CHAR\.|# \[ pairs: [0-9]+ \] \[ window size: [0-9]+ \]"
+    r"|# \w+/\w+: allocated [0-9]+ bytes at 0x[0-9a-f]+"
+)
 
 
 @dataclass(frozen=True)
@@ -47,17 +56,18 @@ def parse(text: str, first: int, last: int) -> OsuRun:
     A table does not say where it ends: the sizes tell if it stops early.
     """
     sizes = [first << power for power in range((last // first).bit_length())]
-    title = single(NAME, r"^# OSU MPI (.+) v([5-7]\.\d+(?:\.\d+)?)$", text, "title of a version 5 to 7")
+    title = single(NAME, _TITLE, text, "title")
     head = single(NAME, r"^# Size +\S.*$", text, "column headers")
     lines = text.split("\n")
     if lines.pop():
         raise OutputError(NAME, f"line {len(lines) + 1} is cut off")
     begin, header = (text.count("\n", 0, match.start()) for match in (title, head))
     rows = []
-    for number, line in enumerate(lines[begin:], begin + 1):
-        if number > header + 1 and re.match(r"[0-9]+ ", line):
+    for number, line in enumerate(map(str.rstrip, lines[begin:]), begin + 1):
+        in_table = number > header + 1
+        if in_table and re.match(r"[0-9]+ ", line):
             rows.append((number, line.split()))
-        elif line and not _NOTE.fullmatch(line) and not (number <= header + 1 and line.startswith("# ")):
+        elif line and not _NOTE.fullmatch(line) and (in_table or not line.startswith("# ")):
             raise OutputError(NAME, f"line {number} is not a row of the table: {line!r}")
     columns = _columns(_column_names(head[0], header + 1), rows, sizes)
     pairs = 0
@@ -73,7 +83,8 @@ def _column_names(header: str, line: int) -> list[str]:
         percentile = re.fullmatch(_PERCENTILE, word)
         name = word.split()[0].lower() if percentile else _COLUMNS.get(word)
         if name is None or name in names:
-            raise OutputError(NAME, f"line {line}: the column {word!r} is unknown or there twice")
+            problem = "appears twice" if name else "is not one that the check asked for"
+            raise OutputError(NAME, f"line {line}: the column {word!r} {problem}")
         names.append(name)
     return names
 
@@ -89,6 +100,9 @@ def _columns(
         words = dict(zip(names, values, strict=True))
         for name, word in words.items():
             columns[name][int(size)] = positive(NAME, word, f"{name} at line {line}")
+        tails = sorted((int(name[1:]), float(word)) for name, word in words.items() if name[1:].isdigit())
+        if "latency" in words and [value for _, value in tails] != sorted(value for _, value in tails):
+            raise OutputError(NAME, f"line {line}: the percentiles do not rise: {tails}")
         if "messages" in words:
             check_product(NAME, f"MB/s at line {line}", words["bandwidth"], words["messages"], f"{size}e-6")
     return columns

@@ -1,4 +1,4 @@
-"""perftest 4.x to 6.x (``ib_read_lat``, ``ib_send_bw`` ...): the table over sizes (``-a``)."""
+"""perftest 4.1 to 26.04 (``ib_read_lat``, ``ib_send_bw`` ...): the table over sizes (``-a``)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from virtqual.programs.text import OutputError, check_sizes, positive, single, whole_number
+from virtqual.programs.text import (
+    OutputError,
+    Program,
+    check_product,
+    check_sizes,
+    number,
+    positive,
+    single,
+    whole_number,
+)
 
-NAME = "perftest"
+NAME = Program("perftest", "versions 4.1 to 26.04")
 # "MB/sec" of older versions is 2^20 bytes a second too; newer ones write MiB/sec.
 MIB = 2.0**20
 _HEADS = {
@@ -16,9 +25,14 @@ _HEADS = {
     r"t_stdev\[usec\] +99% percentile\[usec\] +99\.9% percentile\[usec\] *$",
     "bandwidth": r"^ #bytes +#iterations +BW peak\[Mi?B/sec\] +BW average\[Mi?B/sec\] +MsgRate\[Mpps\] *$",
 }
-# Number of columns, and the columns that are read: deviations and peaks may be 0 or no number.
-_WIDTHS = {"latency": 9, "bandwidth": 5}
-_COLUMNS = {"latency": {"typical": 4, "average": 5}, "bandwidth": {"average": 3, "messages": 4}}
+# Names of the columns.  Deviations and peaks are not read: they may be 0 or no number.
+_COLUMNS = {
+    "latency": ("size", "iterations", "min", "max", "typical", "average", "deviation", "99 %", "99.9 %"),
+    "bandwidth": ("size", "iterations", "peak", "average", "messages"),
+}
+_READ = {"latency": ("typical", "average"), "bandwidth": ("average", "messages")}
+# Columns of latency, none of which may be above the next one.
+_RISING = (("min", "typical", "99 %", "99.9 %", "max"), ("min", "average", "max"))
 
 
 @dataclass(frozen=True)
@@ -63,16 +77,11 @@ def parse(text: str, sizes: Sequence[int]) -> PerftestRun:
     head = single(NAME, _HEADS[kind], text, f"column headers of {kind}")
     table = text[head.end() + 1 :]
     end = single(NAME, r"^-{20,}\n", table, "closing line of the table")
-    rows = [row.split() for row in table[: end.start()].splitlines()]
-    if any(len(row) != _WIDTHS[kind] for row in rows):
-        raise OutputError(NAME, f"a row of the table has not {_WIDTHS[kind]} columns")
-    check_sizes(NAME, [row[0] for row in rows], sizes)
-    if len({row[1] for row in rows}) != 1:
+    rows = _read_rows(kind, table[: end.start()])
+    check_sizes(NAME, [row["size"] for row in rows], sizes)
+    if len({row["iterations"] for row in rows}) != 1:
         raise OutputError(NAME, "the number of iterations changes between rows")
-    columns = {
-        name: {int(row[0]): positive(NAME, row[place], f"{name} at {row[0]} bytes") for row in rows}
-        for name, place in _COLUMNS[kind].items()
-    }
+    columns = {name: {int(row["size"]): float(row[name]) for row in rows} for name in _READ[kind]}
     if kind == "bandwidth":
         columns["average"] = {size: rate * MIB / 1e6 for size, rate in columns["average"].items()}
     return PerftestRun(
@@ -82,6 +91,29 @@ def parse(text: str, sizes: Sequence[int]) -> PerftestRun:
         link=single(NAME, r"^ Link type +: (\w+)$", text, "link type")[1],
         mtu=int(single(NAME, r"^ Mtu +: (256|512|1024|2048|4096)\[B\]$", text, "MTU")[1]),
         queue_pairs=int(single(NAME, r"^ Number of qps +: (\d+)\b", text, "number of queue pairs")[1]),
-        iterations=whole_number(NAME, rows[0][1], "number of iterations"),
+        iterations=whole_number(NAME, rows[0]["iterations"], "number of iterations"),
         columns=columns,
     )
+
+
+def _read_rows(kind: str, table: str) -> list[dict[str, str]]:
+    """Return the values of each row by column; those that contradict each other are refused."""
+    names = _COLUMNS[kind]
+    rows = []
+    for line in table.splitlines():
+        words = line.split()
+        if len(words) != len(names):
+            raise OutputError(NAME, f"a row of {kind} has {len(words)} columns, not {len(names)}: {line!r}")
+        row = dict(zip(names, words, strict=True))
+        size = whole_number(NAME, row["size"], f"size in {line!r}")
+        for name in _READ[kind]:
+            positive(NAME, row[name], f"{name} at {size} bytes")
+        if kind == "bandwidth":
+            factor = f"{size * 1e6 / MIB:.17g}"
+            check_product(NAME, f"MiB/s at {size} bytes", row["average"], row["messages"], factor)
+        for rising in _RISING if kind == "latency" else ():
+            values = [number(NAME, row[name], f"{name} at {size} bytes") for name in rising]
+            if values != sorted(values):
+                raise OutputError(NAME, f"latency at {size} bytes: {', '.join(rising)} do not rise: {values}")
+        rows.append(row)
+    return rows

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from virtqual.programs.offered import DROPPED_S, OfferedLoad
-from virtqual.programs.text import OutputError, find_all, number, positive, single, whole_number
+from virtqual.programs.text import OutputError, Program, find_all, number, positive, single, whole_number
 
-NAME = "pgbench"
+NAME = Program("pgbench", "PostgreSQL 15 and later")
 _THREAD = re.compile(r"(?:\d+ \d+ \d+ 0 \d+ \d{1,6} \d+\n)+", re.ASCII)
 _STEP_MS = 0.0006
 """More than half of the last digit of a printed time."""

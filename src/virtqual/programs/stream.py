@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, check_product, positive, refuse_lines, single
+from virtqual.programs.text import OutputError, Program, check_product, positive, refuse_lines, single
 
-NAME = "STREAM"
+NAME = Program("STREAM", "versions 5.9 and 5.10 in C")
 # Arrays that each kernel reads and writes.  STREAM counts no write-allocate.
 ARRAYS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 _WORD = r"^This system uses (\d+) bytes per (?:array element|DOUBLE PRECISION word)\.$"

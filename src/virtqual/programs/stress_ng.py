@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from virtqual.programs.text import check_product, positive, single
+from virtqual.programs.text import Program, check_product, positive, single
 
-NAME = "stress-ng"
+NAME = Program("stress-ng", "versions 0.15 to 0.19")
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,24 @@ from itertools import pairwise
 from virtqual.errors import InfrastructureError
 from virtqual.programs.text import (
     OutputError,
+    Program,
     date,
     find_all,
     line_of,
     positive,
     refuse_lines,
+    refuse_not_finite,
     replace_values,
     single,
 )
 
-NAME = "WRF"
-_STEP = r"^Timing for main: time (\S{19}) on domain +(\d+): +(\d+\.\d{5}) elapsed seconds\.?$"
+NAME = Program("WRF", "versions 3.5 to 4.x")
+_STEP = r"^Timing for main: time (\S{19}) on domain +(\d+): +(\d+\.\d+) elapsed seconds\.?$"
+# wrf_debug prints domain and date before a message, but not where WRF was built with OpenMP.
+_COMPLETE = r"^(?:d01 (\S{19}) )?wrf: SUCCESS COMPLETE WRF$"
+# w_damp of dyn_em/module_big_step_utilities_em.F: cfl (2.x), cfl=2 (to 4.2), w_critical_cfl and w_flag_cfl
+# (4.3), v_cfl = 2 (4.3.1 and later), each with a line on the worst point.
+_INSTABILITY = r"^.*(?:points exceeded \w*cfl|MAX AT i,j,k:|max_vert_cfl=|\bw-cfl:|CFL errors? =).*$"
 _DATE = "%Y-%m-%d_%H:%M:%S"
 
 
@@ -43,26 +50,32 @@ class WrfRun:
         return sum(self.seconds)
 
 
-def parse(text: str) -> WrfRun:
-    """Read the messages of task 0 of exactly one run that completed, with a line for every step."""
-    refuse_lines(NAME, r"FATAL CALLED|CFL errors? =|\bNaN\b", text)
+def parse(text: str, period: float | None = None) -> WrfRun:
+    """Read the messages of task 0 of exactly one run that completed, with a line for every step.
+
+    `period` is the simulated time in seconds that was asked for.  Builds with OpenMP do not print at which
+    time they completed, so that nothing else shows whether their last steps are missing.
+    """
+    refuse_lines(NAME, "FATAL CALLED", text)
+    _refuse_instability(text)
+    refuse_not_finite(NAME, text)
     single(NAME, r"^ *WRF V[34][\d.]+ MODEL$", text, "version line")
     tasks = single(NAME, r"^ *Ntasks in X +(\d+) ?, +ntasks in Y +(\d+)$", text, "decomposition")
     start = single(NAME, r"^ *SIMULATION START DATE = (\S{19})$", text, "start date")[1]
-    end = single(NAME, r"^d01 (\S{19}) wrf: SUCCESS COMPLETE WRF$", text, "line 'SUCCESS COMPLETE WRF'")[1]
-    rows, timings = find_all(_STEP, text), len(find_all(r"Timing for main", text))
-    if len(rows) != timings:
-        raise OutputError(NAME, f"broken lines 'Timing for main': {timings - len(rows)}")
-    rows = [row for row in rows if int(row[2]) == 1]
-    dates = [date(NAME, row[1], _DATE, f"line {line_of(text, row.start())}") for row in rows]
-    if len(rows) < 2 or rows[-1][1] != end:
-        last = rows[-1][1] if rows else "no time"
-        raise OutputError(NAME, f"{len(rows)} steps, the last at {last}, completed at {end}")
+    completed = single(NAME, _COMPLETE, text, "line 'SUCCESS COMPLETE WRF'")[1]
+    rows = _read_steps(text)
+    end = rows[-1][1] if rows else "no time"
+    if len(rows) < 2 or completed not in {None, end}:
+        raise OutputError(NAME, f"{len(rows)} steps, the last at {end}, completed at {completed or end}")
     begin = date(NAME, start, _DATE, "start date")
+    dates = [date(NAME, row[1], _DATE, f"line {line_of(text, row.start())}") for row in rows]
     gaps = {(after - before).total_seconds() for before, after in pairwise([begin, *dates])}
     if len(gaps) != 1 or min(gaps) <= 0:
+        raise OutputError(NAME, f"steps are missing: they are {sorted(gaps)} s apart from {start} to {end}")
+    simulated = (dates[-1] - begin).total_seconds()
+    if period not in {None, simulated}:
         raise OutputError(
-            NAME, f"steps are missing (or adaptive): {sorted(gaps)} s apart from {start} to {end}"
+            NAME, f"{simulated:g} s were simulated, to {end}, where {period:g} s were asked for"
         )
     return WrfRun(
         tasks=(int(tasks[1]), int(tasks[2])),
@@ -70,6 +83,34 @@ def parse(text: str) -> WrfRun:
         seconds=tuple(positive(NAME, row[3], f"step at {row[1]}") for row in rows),
         end=end,
     )
+
+
+def _read_steps(text: str) -> list[re.Match[str]]:
+    """Return the lines of the steps of the outermost domain."""
+    rows = find_all(_STEP, text)
+    whole = {row.start() for row in rows}
+    for line in find_all(r"^.*Timing for main.*$", text):
+        if line.start() not in whole:
+            place = f"line {line_of(text, line.start())}"
+            if "(dt=" in line[0]:
+                raise OutputError(
+                    NAME, f"{place}: the time steps are adaptive: set use_adaptive_time_step to .false."
+                )
+            raise OutputError(NAME, f"{place} is a broken or merged line of a step: {line[0]!r}")
+    return [row for row in rows if int(row[2]) == 1]
+
+
+def _refuse_instability(text: str) -> None:
+    """Raise OutputError with the first line that says where the wind is too fast for the time step.
+
+    WRF goes on, damped or unstable, and may succeed.  A benchmark's case has no such line with its own step.
+    """
+    if match := re.search(_INSTABILITY, text, re.MULTILINE | re.IGNORECASE):
+        raise OutputError(
+            NAME,
+            f"line {line_of(text, match.start())}: the CFL criterion is violated, the run is not stable: "
+            f"{match[0].strip()!r}",
+        )
 
 
 def hours(number: int, step: int) -> dict[str, int | str]:

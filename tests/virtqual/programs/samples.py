@@ -1,4 +1,4 @@
-"""Every recorded output with the parser that reads it.
+"""Every recorded output with the parser that reads it; other people's outputs are in the `corpus`.
 
 Own text in the format of a version, because no run was at hand: ``stream.5-9``, ``osu.5-6``, ``hpl`` (2.3),
 ``perftest.send_lat`` and ``.write_bw`` (4.5, the format of Debian 12's binaries),
@@ -9,7 +9,8 @@ All others are outputs of real runs, ``osu.latency-tails`` without its column of
 import dataclasses
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
+
+from corpus import OUTPUTS, READ
 
 from virtqual.programs import (
     fio,
@@ -36,7 +37,6 @@ from virtqual.programs import (
 )
 from virtqual.programs.text import compute_checksum
 
-OUTPUTS = Path(__file__).parents[2] / "outputs"
 PERFTEST = partial(perftest.parse, sizes=[2**power for power in range(1, 24)])
 
 PARSERS: dict[str, Callable[[str], object]] = {
@@ -82,6 +82,8 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "web_load.out": web_load.parse,
     "wrf.em_b_wave.out": wrf.parse,
 }
+#: With other people's outputs.
+ALL_PARSERS = PARSERS | READ
 
 
 def read(name: str) -> str:
@@ -89,7 +91,7 @@ def read(name: str) -> str:
 
 
 def parse(name: str) -> object:
-    return PARSERS[name](read(name))
+    return ALL_PARSERS[name](read(name))
 
 
 def numbers(value: object) -> Iterator[float]:
