@@ -198,7 +198,8 @@ class Sampled(Selection):
             host = VirtualExtras.from_reframe(self.partition_extras).read_host()
         try:
             self.noted = notes.read(Path(self.stagedir), self.num_tasks, str(self.job.jobid))
-            identity = notes.identify_nodes(self.noted, host)
+            rdma_options = self.partition_extras.get("rdma_options", ())
+            identity = notes.identify_nodes(self.noted, host, rdma_options)
             self.check_topology(self.noted)
             measured = self.read_repetitions()
             self.results = () if self.warm_up else measured.results
@@ -256,7 +257,12 @@ class Sampled(Selection):
             clock=span.clock,
             job=str(self.job.jobid),
             nodes=nodes,
-            hosts=find_hosts(self.partition_extras.get("nodes_of_hosts", {}), nodes, self.slot.side),
+            hosts=find_hosts(
+                self.partition_extras.get("nodes_of_hosts", {}),
+                nodes,
+                self.slot.side,
+                {name: str(node.node) for name, node in identity.items()},
+            ),
             results=measured.results,
             answers=measured.answers,
             inputs={name: ready.sha256 for name, ready in self.fetched.items()},

@@ -65,6 +65,10 @@ class VmsOfOneHost(rfm.RegressionTestPlugin):
         if self.slot.side == "native":
             return
         names = sorted({task.node for task in noted.tasks})
-        hosts = shared_hosts.find_hosts(self.partition_extras.get("nodes_of_hosts", {}), names, "virtual")
+        host_names = {
+            name: files.texts.get("/proc/sys/kernel/hostname", name) for name, files in noted.files.items()
+        }
+        nodes_of_hosts = self.partition_extras.get("nodes_of_hosts", {})
+        hosts = shared_hosts.find_hosts(nodes_of_hosts, names, "virtual", host_names)
         if len(hosts) < len(names) or len(set(hosts.values())) > 1:
             raise notes.NotesError(f"the VMs {', '.join(names)} are not of one host by extras.nodes_of_hosts")

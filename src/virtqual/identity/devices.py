@@ -12,8 +12,10 @@ from virtqual.identity.record import Count, Kind, NotObservable, Text, seen, uns
 _NET, _IB = "/sys/class/net", "/sys/class/infiniband"
 _PARAVIRTUAL = {"virtio_net", "vmxnet3", "hv_netvsc", "xen_netfront", "vif", "gve"}
 _EMULATED = {"e1000", "pcnet32", "8139cp", "8139too", "ne2k-pci", "vmxnet", "tulip"}
-# PCI ids that hypervisors give to emulated devices whose drivers serve real hardware too.
-_EMULATED_IDS = {"8086:10d3"}
+# PCI ids that QEMU gives to emulated devices (e1000e, igb, igbvf) whose drivers serve real hardware too.
+_EMULATED_IDS = {"8086:10d3", "8086:10c9", "8086:10ca"}
+# Vendors of the subsystem of an emulated device: QEMU, VMware. Devices of a host keep that of their maker.
+_EMULATORS = ("1af4:", "15ad:")
 _VF_DRIVERS = {"ixgbevf", "iavf", "i40evf", "igbvf", "efa", "ena", "mana"}
 # Virtual functions that share a driver with the whole device: the PCI ID database calls them so.
 _VF_IDS = {
@@ -23,18 +25,24 @@ _VF_IDS = {
 }
 
 
-def kind(driver: Text, pci_id: Text, *, virtual_function: bool, guest: bool) -> Kind | NotObservable:
+def kind(
+    driver: Text, pci_id: Text, subsystem: Text, *, virtual_function: bool, guest: bool
+) -> Kind | NotObservable:
     """Return the kind of a device; `pci_id` is its vendor and device, such as ``15b3:1017``.
 
     `virtual_function` tells that the kernel shows its physical function, which a guest cannot see.
     """
     if driver in _PARAVIRTUAL:
         return "paravirtual"
+    if guest and seen(subsystem) and subsystem.startswith(_EMULATORS):
+        return "emulated"
     if virtual_function or driver in _VF_DRIVERS or pci_id in _VF_IDS:
         return "virtual function"
     if not guest:
         return "physical"
-    if driver in _EMULATED or pci_id in _EMULATED_IDS:
+    # An 82576 (igb) of the host's has the subsystem of its maker, which QEMU's e1000e shows, too.
+    is_hosts = driver == "igb" and seen(subsystem)
+    if driver in _EMULATED or (pci_id in _EMULATED_IDS and not is_hosts):
         return "emulated"
     if seen(pci_id):
         return "passthrough"
@@ -126,7 +134,14 @@ class _Device:
         if not self.files.under(f"{self.path}/device"):
             return "software"
         is_virtual_function = seen(self.read("device/physfn/vendor"))
-        return kind(self.driver, self.pci_id, virtual_function=is_virtual_function, guest=self.guest)
+        subsystem = self._read_uevent("PCI_SUBSYS_ID", "no PCI device")
+        return kind(
+            self.driver,
+            self.pci_id,
+            subsystem.lower() if seen(subsystem) else subsystem,
+            virtual_function=is_virtual_function,
+            guest=self.guest,
+        )
 
     @property
     def link(self) -> record.PcieLink | NotObservable:

@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -17,16 +18,16 @@ from pydantic import ValidationError
 
 from virtqual.errors import UsageError
 from virtqual.files.wording import describe_mistakes, dotted
-from virtqual.identity.cpus import MAX_CPUS, cpu_list
-from virtqual.identity.record import Host, Identity, seen
+from virtqual.identity.cpus import MAX_CPUS, cpu_list, cpu_text
+from virtqual.identity.record import Host, Identity, NotObservable, seen, unseen
 
 Fields = dict[str, Any]
 _UNITS = {"b": 1, "bytes": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 for _power, _letter in enumerate("kmgt", 1):
     _UNITS[_letter] = _UNITS[f"{_letter}ib"] = 2 ** (10 * _power)
 _HUGE = "huge pages"
-#: A vCPU counts as pinned if it may run on the threads of one core only.
-MAX_PINNED_CPUS = 2
+#: So many CPUs of a vCPU may be the threads of one core.
+MAX_THREADS_OF_PIN = 2
 
 
 def load(path: Path) -> Host:
@@ -73,26 +74,19 @@ def read_identity(identity: Identity) -> Fields:
     return fields
 
 
-def read_libvirt(text: str) -> Fields:
-    """Read a domain as ``virsh dumpxml`` prints it."""
-    try:
-        domain = ElementTree.fromstring(text)
-    except ElementTree.ParseError as error:
-        raise UsageError(f"libvirt: the domain is not XML: {error}") from None
-    vcpus = domain.findtext("vcpu")
-    if domain.tag != "domain" or vcpus is None:
+def read_libvirt(text: str, cores: Mapping[int, frozenset[int]] | None = None) -> Fields:
+    """Read a domain as ``virsh dumpxml`` prints it; `cores` are the host's threads of a core, by CPU."""
+    domain = _parse_domain(text)
+    vcpu = domain.find("vcpu")
+    if domain.tag != "domain" or vcpu is None:
         raise UsageError("libvirt: no <domain> with <vcpu>; hand in what `virsh dumpxml NAME` prints")
-    count = _read_count(vcpus, "libvirt: <vcpu>", MAX_CPUS)
-    # Some sites give all of a host's CPUs to each vCPU: that is no pin.
-    cpusets = [pin.get("cpuset", "") for pin in domain.findall("cputune/vcpupin")]
-    pins = [cpuset for cpuset in cpusets if _count_cpus(cpuset) <= MAX_PINNED_CPUS]
+    # A VM may have fewer vCPUs than it could get while it runs.
+    count = _read_count(vcpu.get("current") or vcpu.text or "", "libvirt: <vcpu>", MAX_CPUS)
     cells = domain.findall("cpu/numa/cell")
-    is_strict = domain.find("numatune/memory[@mode='strict']") is not None
-    strict_cells = domain.findall("numatune/memnode[@mode='strict']")
     fields: Fields = {
         "vcpus": count,
-        "vcpus_pinned": len(pins) >= count,
-        "memory_pinned": is_strict or len(strict_cells) >= len(cells) > 0,
+        "vcpus_pinned": _are_vcpus_pinned(domain, vcpu, count, cores),
+        "memory_pinned": _is_memory_pinned(domain, len(cells)),
         "virtual_numa_nodes": len(cells) or 1,
         "memory_backing": _HUGE if domain.find("memoryBacking/hugepages") is not None else "base pages",
         "memory_reserved": domain.find("memoryBacking/locked") is not None,
@@ -103,10 +97,66 @@ def read_libvirt(text: str) -> Fields:
         element = domain.find(path)
         if element is not None and (value := element.get(attribute)):
             fields[field] = value
-    memory = domain.find("memory")
-    if memory is not None and memory.text:
-        fields["memory_mib"] = _read_mib(memory.text, memory.get("unit", "KiB"), "libvirt: <memory>")
+    # A balloon may have taken a part of the memory.
+    elements = [domain.find(name) for name in ("currentMemory", "memory")]
+    memory = next((element for element in elements if element is not None and element.text), None)
+    if memory is not None:
+        fields["memory_mib"] = _read_mib(
+            memory.text or "", memory.get("unit", "KiB"), f"libvirt: <{memory.tag}>"
+        )
     return fields
+
+
+def _parse_domain(text: str) -> ElementTree.Element:
+    """Return a domain; virsh may print notices before it."""
+    try:
+        return ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        match = re.search(r"<domain[\s>].*</domain>", text, re.DOTALL)
+        if match and not text.lstrip().startswith("<"):
+            with suppress(ElementTree.ParseError):
+                return ElementTree.fromstring(match[0])
+        raise UsageError(f"libvirt: the domain is not XML: {error}") from None
+
+
+def _are_vcpus_pinned(
+    domain: ElementTree.Element,
+    vcpu: ElementTree.Element,
+    count: int,
+    cores: Mapping[int, frozenset[int]] | None,
+) -> bool | NotObservable:
+    """Return whether each vCPU that is there may only run on one CPU of the host, or on one core."""
+    pins = {pin.get("vcpu"): pin.get("cpuset", "") for pin in domain.findall("cputune/vcpupin")}
+    listed = domain.findall("vcpus/vcpu")
+    numbers = {str(number) for number in range(count)}
+    if listed and len(listed) >= count:
+        numbers = {element.get("id", "") for element in listed if element.get("enabled") != "no"}
+    everywhere = vcpu.get("cpuset", "")
+    cpusets = [_read_cpuset(pins.get(number, everywhere)) for number in numbers]
+    wide = [cpuset for cpuset in cpusets if len(cpuset) != 1]
+    if cores:
+        return all(cpuset and cpuset <= cores.get(min(cpuset), frozenset()) for cpuset in wide)
+    # Two CPUs may be the threads of one core, if no other vCPU may run there.
+    if not all(len(cpuset) == MAX_THREADS_OF_PIN for cpuset in wide) or len(set(wide)) < len(wide):
+        return False
+    if wide:
+        cpus = cpu_text(min(wide, key=min))
+        return unseen(
+            f"a vCPU may run on CPUs {cpus}; whether they are one core is not in libvirt's description"
+        )
+    return True
+
+
+def _is_memory_pinned(domain: ElementTree.Element, cells: int) -> bool:
+    """Return whether all memory of a VM, or of each of its NUMA nodes, must be on one node of the host."""
+
+    def is_on_one_node(element: ElementTree.Element) -> bool:
+        is_bound = element.get("mode", "strict") in ("strict", "restrictive")
+        return is_bound and len(_read_cpuset(element.get("nodeset", ""))) == 1
+
+    bound_cells = list(filter(is_on_one_node, domain.findall("numatune/memnode")))
+    memory = domain.find("numatune/memory")
+    return (memory is not None and is_on_one_node(memory)) or len(bound_cells) >= cells > 0
 
 
 def read_qemu(arguments: Sequence[str]) -> Fields:
@@ -136,11 +186,17 @@ def read_qemu(arguments: Sequence[str]) -> Fields:
             backends.append(parts)
     fields["virtual_numa_nodes"] = cells or 1
     fields["memory_pinned"] = bool(backends) and all(
-        parts.get("host-nodes") and parts.get("policy") in ("bind", "restrictive") for parts in backends
+        parts.get("policy") in ("bind", "restrictive") and _is_one_node(parts.get("host-nodes", ""))
+        for parts in backends
     )
     if any(parts.get("hugetlb") == "on" or "huge" in parts.get("mem-path", "") for parts in backends):
         fields["memory_backing"] = _HUGE
     return fields
+
+
+def _is_one_node(text: str) -> bool:
+    """Return whether a list of QEMU, as JSON or in words, names one NUMA node of the host."""
+    return re.fullmatch(r"\[?([0-9]+)(?:-\1)?\]?", text) is not None
 
 
 def _split_options(arguments: Sequence[str]) -> Iterator[tuple[str, str, str, dict[str, str]]]:
@@ -155,7 +211,11 @@ def _split_options(arguments: Sequence[str]) -> Iterator[tuple[str, str, str, di
             yield option, value, parts.get("qom-type", ""), parts
         else:
             words = value.split(",")
-            yield option, value, words[0], dict(part.split("=", 1) for part in words if "=" in part)
+            parts = {}
+            for key, part in (word.split("=", 1) for word in words if "=" in word):
+                # A list may be one key several times, such as host-nodes.
+                parts[key] = f"{parts[key]},{part}" if key in parts else part
+            yield option, value, words[0], parts
 
 
 def _read_object(text: str) -> dict[str, str]:
@@ -175,15 +235,15 @@ def _read_count(text: str, name: str, maximum: int = 2**63) -> int:
     return int(match[0])
 
 
-def _count_cpus(cpuset: str) -> int:
-    """Return the number of CPUs in a list of libvirt, such as ``0-63,^3``."""
+def _read_cpuset(cpuset: str) -> frozenset[int]:
+    """Return the CPUs, or NUMA nodes, in a list of libvirt, such as ``0-63,^3``."""
     words = cpuset.replace(" ", "").split(",")
     try:
         included = cpu_list(",".join(word for word in words if not word.startswith("^")))
         excluded = cpu_list(",".join(word[1:] for word in words if word.startswith("^")))
     except ValueError:
         raise UsageError(f"libvirt: cpuset {cpuset[:60]!r} is no list of CPUs") from None
-    return len(included - excluded)
+    return included - excluded
 
 
 def _count_vcpus(option: str, stated: str, parts: Mapping[str, str]) -> int:
@@ -248,6 +308,8 @@ def read_esxcli(text: str) -> Fields:
     if "Hyperthreading Active" in keys:
         fields["smt"] = "on" if keys["Hyperthreading Active"] == "true" else "off"
     if not fields:
+        if text.lstrip().startswith(("<", "{", "[")):
+            raise UsageError("ESXi: this is XML or JSON; bring the outputs of esxcli without --formatter")
         raise UsageError(
             "ESXi: this is not the output of the esxcli commands that docs/add-esxi-hosts.md names"
         )

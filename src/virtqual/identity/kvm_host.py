@@ -31,7 +31,7 @@ def read_script(files: NodeFiles, vm: str | None = None) -> dict[str, Any]:
     return {
         **host.read_identity(readers.read(files)),
         **read_files(files),
-        **select_vm(read_vms(files), vm),
+        **select_vm(read_vms(files, readers.cores(files)), vm),
     }
 
 
@@ -57,8 +57,10 @@ def read_files(files: NodeFiles) -> dict[str, Any]:
     return fields
 
 
-def read_vms(files: NodeFiles) -> dict[str, dict[str, Any]]:
-    """Return the fields of each VM of a host by its name."""
+def read_vms(
+    files: NodeFiles, cores: Mapping[int, frozenset[int]] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return the fields of each VM of a host by its name; `cores` are those of the host, by CPU."""
     vms = {}
     domains = _read_domains(files)
     for process in files.under("/proc"):
@@ -70,7 +72,7 @@ def read_vms(files: NodeFiles) -> dict[str, dict[str, Any]]:
         name = option.split(",")[0].replace("\0", ",") or f"process {process}"
         fields = host.read_qemu(arguments)
         if name in domains:
-            fields |= host.read_libvirt(domains[name])
+            fields |= host.read_libvirt(domains[name], cores)
         vms[name] = {**fields, "qemu_package": _read_package(files, process)}
     return vms
 
@@ -89,12 +91,17 @@ def _read_domains(files: NodeFiles) -> dict[str, str]:
 
 
 def _read_package(files: NodeFiles, process: str) -> Text:
-    binary, package = (files.texts.get(f"/proc/{process}/{name}") for name in ("exe", "package"))
+    names = "exe", "package", "version"
+    binary, package, version = (files.texts.get(f"/proc/{process}/{name}") for name in names)
     if binary is None:
         return unseen(f"/proc/{process}/exe: permission denied, only root sees QEMU's binary")
     if binary.endswith(" (deleted)"):
         # After an upgrade the VM runs on with the build before.
         return unseen(f"{binary.removesuffix(' (deleted)')}: replaced since the VM was started", differs=True)
+    if not package and version:
+        # It runs in a container, or was built by the site.
+        running = version.removeprefix("QEMU emulator version ")
+        return f"QEMU {running}, not of this host's packages"
     return package or unseen(f"no package of this host has {binary}")
 
 

@@ -16,6 +16,13 @@ for comm in /proc/[0-9]*/comm; do
     # Only root may see which file it runs.
     binary=$(readlink "$process/exe" 2> /dev/null) || continue
     printf %s "$binary" | tr '\n' '?' | mark "$process/exe"
+    # A VM in a container (kolla, KubeVirt) runs another file than the one that has this path here. The file is
+    # read and never executed, since any user can call a process so.
+    if ! [ "$process/exe" -ef "$binary" ]; then
+        LC_ALL=C grep -a -o -m 1 'QEMU emulator version [[:print:]]*' "$process/exe" 2> /dev/null |
+            head -c 200 | mark "$process/version"
+        continue
+    fi
     # dpkg-query reads the path as a pattern.
     case $binary in *[][*?\\]*) continue ;; esac
     if owner=$(dpkg-query -S "$binary" 2> /dev/null); then
@@ -25,11 +32,9 @@ for comm in /proc/[0-9]*/comm; do
     fi
 done
 if command -v virsh > /dev/null; then
-    number=0
-    virsh list --name < /dev/null 2> /dev/null | while IFS= read -r name; do
-        [ -n "$name" ] || continue
-        # The description holds the name.
-        number=$((number + 1))
-        virsh dumpxml -- "$name" < /dev/null 2> /dev/null | mark "/virsh/$number"
+    # A VM's name may be the number of another one. The description holds the name.
+    virsh list --uuid < /dev/null 2> /dev/null | while IFS= read -r uuid; do
+        case $uuid in ????????-????-????-????-????????????) ;; *) continue ;; esac
+        virsh dumpxml --domain "$uuid" < /dev/null 2> /dev/null | mark "/virsh/$uuid"
     done
 fi

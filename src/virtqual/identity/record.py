@@ -53,6 +53,14 @@ def read_leading_number(text: str) -> float:
     return float(match[0]) if match else 0.0
 
 
+#: The value of a fact that was added to the record later, in records that were written before.
+NOT_RECORDED = unseen("this record was written before virtqual noted it")
+
+
+def _is_not_recorded(value: object) -> bool:
+    return value == NOT_RECORDED
+
+
 class Hypervisor(Part):
     """The hypervisor below a node, as firmware and CPU show it; a guest can seldom see the exact build."""
 
@@ -73,6 +81,8 @@ class Cpu(Part):
     microcode: Text
     #: Kernel names of CPU flags, sorted, separated by blanks.
     features: Text
+    #: As ``uname -m`` prints it, such as ``x86_64`` or ``aarch64``.
+    architecture: Text = Field(default=NOT_RECORDED, exclude_if=_is_not_recorded)
 
 
 class Topology(Part):
@@ -95,6 +105,8 @@ class Topology(Part):
     distances: Table
     #: Size and CPUs by level, of the first CPU, e.g. ``{"L3": "32768K shared by 0-7"}``.
     caches: Table
+    #: Sum of all last-level caches, bytes. Only the probe for a system file looks at the caches of all CPUs.
+    last_level_bytes: Count = Field(default=NOT_RECORDED, exclude_if=_is_not_recorded)
 
     @property
     def last_level_cache(self) -> tuple[str, str] | NotObservable:
@@ -261,11 +273,20 @@ class Identity(Part):
     power: Power
     nics: tuple[Nic, ...]
     hcas: tuple[Hca, ...]
+    #: The port that the system file's ``rdma_options`` name, such as ``mlx5_0 port 1``; empty if none.
+    rdma_port: str = Field(default="", exclude_if=operator.not_)
+    #: Slurm's name of the node, which its host name may differ from.
+    slurm_node: Text = Field(default=NOT_RECORDED, exclude_if=_is_not_recorded)
     #: Active profile of ``tuned``.
     tuned_profile: Text
     #: Soft limit, bytes or ``unlimited``.
     locked_memory: Text
     host: Host | NotObservable = NOT_ASKED
+
+    @property
+    def name(self) -> Text:
+        """Slurm's name of the node if a job of Slurm looked at it, else its host name."""
+        return self.slurm_node if seen(self.slurm_node) else self.node
 
     def on(self, host: Host) -> Identity:
         """Return the record with the facts of its hypervisor's host."""
@@ -274,7 +295,9 @@ class Identity(Part):
     @property
     def kind(self) -> str:
         """The identity without the node's name and boot: nodes of one kind are equal in it."""
-        return self.model_copy(update={"node": NOT_ASKED, "boot": NOT_ASKED}).model_dump_json()
+        return self.model_copy(
+            update={"node": NOT_ASKED, "slurm_node": NOT_RECORDED, "boot": NOT_ASKED}
+        ).model_dump_json()
 
     def plain(self) -> dict[str, Any]:
         """Return the record as JSON-able data."""

@@ -18,7 +18,7 @@ virtqual_note() {
             esac
         done
         if [ "$1" = begin ]; then
-            read -r value < /proc/sys/kernel/hostname && echo "node=$value"
+            read -r value < /proc/sys/kernel/hostname && echo "node=${SLURMD_NODENAME:-$value}"
             read -r value < /sys/devices/system/cpu/online && echo "cpus_online=$value"
             # Seconds since the boot, now and in ticks when this shell began: a login shell and modules take a while.
             read -r value rest < /proc/uptime && echo "uptime=$value"
@@ -32,6 +32,7 @@ virtqual_note() {
 virtqual_see() {
     local node
     read -r node < /proc/sys/kernel/hostname
+    node=${SLURMD_NODENAME:-$node}
     export VIRTQUAL_LINKS="$LD_LIBRARY_PATH $LD_PRELOAD $OPENBLAS_CORETYPE" VIRTQUAL_NOTES=$PWD
     : > "virtqual.sees.$node"
     ./see.sh "$1" < /dev/null &

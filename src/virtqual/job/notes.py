@@ -9,7 +9,7 @@ from pathlib import Path
 
 from virtqual.files import reading
 from virtqual.files.wording import pluralize
-from virtqual.identity import Host, Identity, Load, cpus, gather, readers
+from virtqual.identity import Host, Identity, Load, cpus, fabric, gather, readers
 from virtqual.identity.load import COUNTERS, between, worst
 from virtqual.stack import loaded
 from virtqual.stack.loaded import LoadedSoftware
@@ -197,7 +197,7 @@ def read_tasks(stage: Path, tasks: int, job: str) -> tuple[Task, ...]:
     tasks_by_rank: dict[int, Task] = {}
     for path in stage.glob("virtqual.task.*"):
         text = read_note_text(path, "a task lost its note")
-        match = re.fullmatch(r"\s*([0-9]{1,9})\s+([^\s/]+)\s+(\S+)\s+(\S+)\s*", text)
+        match = re.fullmatch(r"\s*([0-9]{1,9})\s+([^\s/]+)\s+(\S+)\s+(\S+)(?:\s+\S+)?\s*", text)
         if not match:
             raise NotesError(f"{path.name} is broken: {text[:60]!r}")
         rank, node, bound_cpus, writer = int(match[1]), *match.groups()[1:]
@@ -229,8 +229,11 @@ def read_program_seconds(directory: Path) -> float:
     return max(sum(float(end) - float(begin) for begin, end in spans), 0.01)
 
 
-def identify_nodes(notes: Notes, host: Host | None) -> dict[str, Identity]:
-    """Return the identity of each node by name, with the CPUs of the run and the facts of a VM's host."""
+def identify_nodes(notes: Notes, host: Host | None, rdma_options: Sequence[str] = ()) -> dict[str, Identity]:
+    """Return the identity of each node by name, with the CPUs of the run and the facts of a VM's host.
+
+    `rdma_options` are those of the partition, which name the port that messages take.
+    """
     identities = {}
     for node in dict.fromkeys(task.node for task in notes.tasks):
         own_cpus = frozenset[int]().union(*(task.cpus for task in notes.tasks if task.node == node))
@@ -238,6 +241,7 @@ def identify_nodes(notes: Notes, host: Host | None) -> dict[str, Identity]:
             identity = readers.read(notes.files[node], cpus.cpu_text(own_cpus))
         except gather.GatherError as error:
             raise NotesError(f"virtqual.node.{node}: {error}") from None
+        identity = fabric.use_port(identity, rdma_options)
         identities[node] = identity.on(host) if host else identity
     return identities
 

@@ -5,9 +5,9 @@
 sizes=$1
 shift
 if [ "${SLURM_PROCID:?}" != 0 ]; then
-    # The first task has noted its node.
+    # The first task has noted the name by which its node calls itself.
     tries=300
-    until { read -r _ server _ < virtqual.task.0; } 2> /dev/null; do
+    until { read -r _ _ _ _ server < virtqual.task.0; } 2> /dev/null; do
         [ $((tries -= 1)) -gt 0 ] || { echo "pair.sh: the server did not start" >&2; exit 1; }
         # A change in the directory makes a network file system read it again.
         : > virtqual.wait.1

@@ -5,9 +5,11 @@
 while read -r key value; do
     case $key in Cpus_allowed_list:) cpus=$value ;; esac
 done < /proc/self/status
-read -r node < /proc/sys/kernel/hostname
+read -r host < /proc/sys/kernel/hostname
+# Slurm's name of the node, which is that of the system file. The node may call itself otherwise.
+node=${SLURMD_NODENAME:-$host}
 rank=${SLURM_PROCID:-${PMIX_RANK:-${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-0}}}}
-echo "$rank $node ${cpus:-unknown} ${VIRTQUAL_JOB:-${SLURM_JOB_ID:-none}}" > "virtqual.task.$rank"
+echo "$rank $node ${cpus:-unknown} ${VIRTQUAL_JOB:-${SLURM_JOB_ID:-none}} $host" > "virtqual.task.$rank"
 # Nodes are recorded once, in the job's directory, also if this is a further repetition.
 notes=${VIRTQUAL_NOTES:-.}
 if [ -e "$notes/virtqual.sees.$node" ]; then

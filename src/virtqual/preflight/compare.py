@@ -109,7 +109,7 @@ def compare_runs(runs: Sequence[Run], policy: Policy, hypervisor_class: str) -> 
     for native, virtual, is_share in node_pairs:
         policy_of_pair = policy_within_host if is_share else policy
         for finding in compare(native, virtual, policy_of_pair, hypervisor_class):
-            nodes_by_finding[finding].append(f"{native.node} with {virtual.node}")
+            nodes_by_finding[finding].append(f"{native.name} with {virtual.name}")
     return rank(
         # Nodes are named if only some of them show the finding.
         finding if len(nodes) == len(node_pairs) else finding.prefix(list_names(nodes, MAX_NAMED_NODES))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from virtqual.identity.record import Identity, read_leading_number, seen, unseen
+from virtqual.identity import fabric
+from virtqual.identity.fabric import RdmaPort
+from virtqual.identity.record import Hca, Identity, read_leading_number, seen, unseen
 from virtqual.preflight.rules import Found, differs, rule, sides
 from virtqual.runs import Run
 
@@ -41,29 +43,60 @@ def hca_missing(native: Identity, virtual: Identity) -> Found:
 
 @rule("nodes", "link-rate")
 def link_rate(native: Identity, virtual: Identity) -> Found:
-    """A port that is down on one side, or trained to a lower rate; on both, where its rate is stated."""
-    all_ports = [[port for hca in node.hcas for port in hca.ports] for node in (native, virtual)]
-    active = [[port for port in ports if port.is_active] for ports in all_ports]
-    rates = [{port.gbit for port in ports} for ports in active]
-    native_rate, virtual_rate = (max(of_side, default=0) for of_side in rates)
+    """A port that is down on one side, or trained to a lower rate; on both, where its rate is stated.
+
+    Where the system file names no port, the fastest ports of one network are compared.
+    """
+    ports = fabric.select_ports(native), fabric.select_ports(virtual)
+    active = _select_active_ports(native, virtual)
+    native_rate, virtual_rate = (max((port.port.gbit for port in of_side), default=0) for of_side in active)
     stated = virtual.host.link_gbit if seen(virtual.host) else virtual.host
     if seen(stated):
         if not active[1]:
             yield f"the VM has no active RDMA port, extras.link_gbit says {stated:g} Gbit/s"
-        for side, rate in (("native", native_rate), ("virtual", virtual_rate)):
+        for (side, node), rate in zip(sides(native, virtual), (native_rate, virtual_rate), strict=True):
             if rate and rate != stated:
-                yield f"the fastest RDMA port of {side} has {rate:g} Gbit/s, extras.link_gbit says {stated:g}"
-    if not all(all_ports):
+                yield f"{_name_port(node)} of {side} has {rate:g} Gbit/s, extras.link_gbit says {stated:g}"
+    layers = [{port.layer for port in of_side} for of_side in active]
+    if native.rdma_port and virtual.rdma_port and all(layers) and layers[0] != layers[1]:
+        yield f"the RDMA port is {', '.join(layers[0])} natively and {', '.join(layers[1])} in the VM"
+    if not all(ports):
+        yield from _find_missing_ports(native, virtual)
         return
     # How many adapters each side has is another item's.
     if not active[0] or not active[1]:
-        states = [", ".join(str(port.state) for port in ports) for ports in all_ports]
+        states = [", ".join(str(port.port.state) for port in of_side) for of_side in ports]
         yield f"RDMA ports are {states[0]} natively and {states[1]} in the VM"
     if not native_rate or not virtual_rate:
         yield unseen("the rate of an RDMA port: none is active, or a driver hides it")
     # A native node may have a faster adapter that the VM has not: that is another item's, too.
-    elif virtual_rate < native_rate and virtual_rate not in rates[0]:
-        yield f"the fastest RDMA port has {native_rate:g} Gbit/s natively and {virtual_rate:g} in the VM"
+    elif virtual_rate < native_rate and virtual_rate not in {port.port.gbit for port in active[0]}:
+        yield f"{_name_port(native)} has {native_rate:g} Gbit/s natively and {virtual_rate:g} in the VM"
+
+
+def _select_active_ports(native: Identity, virtual: Identity) -> list[list[RdmaPort]]:
+    """Return the active ports on either side: those that the system file names, or of one network."""
+    if native.rdma_port or virtual.rdma_port:
+        return [
+            [port for port in fabric.select_ports(node) if port.port.is_active] for node in (native, virtual)
+        ]
+    ports = [fabric.list_active_ports(node) for node in (native, virtual)]
+    layers = {port.layer for port in ports[0]} & {port.layer for port in ports[1]}
+    # Without a common network it is not known which port carries messages.
+    layer = next((layer for layer in fabric.LAYERS if layer in layers), None)
+    return [[port for port in of_side if layer in (None, port.layer)] for of_side in ports]
+
+
+def _name_port(node: Identity) -> str:
+    return f"RDMA port {node.rdma_port}" if node.rdma_port else "the fastest RDMA port"
+
+
+def _find_missing_ports(native: Identity, virtual: Identity) -> Iterator[str]:
+    """Yield a sentence for a port that the system file names and a node that has adapters has not."""
+    for side, node in sides(native, virtual):
+        if node.rdma_port and fabric.list_ports(node) and not fabric.select_ports(node):
+            names = ", ".join(port.name for port in fabric.list_ports(node))
+            yield f"extras.rdma_options names {node.rdma_port}, {side} has {names}"
 
 
 @rule("nodes", "pcie-link")
@@ -118,7 +151,10 @@ def hca_locality(native: Identity, virtual: Identity) -> Found:
 @rule("nodes", "hca-firmware")
 def hca_firmware(native: Identity, virtual: Identity) -> Found:
     """Same firmware, or two adapters are compared."""
-    for native_hca, virtual_hca in zip(native.hcas, virtual.hcas, strict=False):
+    hcas: list[list[Hca]] = [list(native.hcas), list(virtual.hcas)]
+    if native.rdma_port and virtual.rdma_port:
+        hcas = [[port.hca for port in fabric.select_ports(node)] for node in (native, virtual)]
+    for native_hca, virtual_hca in zip(*hcas, strict=False):
         yield from differs(f"the firmware of {native_hca.name}", native_hca.firmware, virtual_hca.firmware)
 
 

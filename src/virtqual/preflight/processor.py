@@ -74,7 +74,7 @@ def stack_target(native: Identity, virtual: Identity, targets: Sequence[Processo
         for target in targets:
             if lacking := sorted(set(target.features).difference(features)):
                 yield (
-                    f"{side} node {node.node} ({node.cpu.model}) cannot run the stack's programs for "
+                    f"{side} node {node.name} ({node.cpu.model}) cannot run the stack's programs for "
                     f"{target.name}: it lacks {list_names(lacking, 4)}"
                 )
 

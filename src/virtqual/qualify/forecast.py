@@ -21,7 +21,8 @@ from virtqual.session.session import Request
 from virtqual.site.configuration import load_system
 from virtqual.site.held import Nodes, count_places
 from virtqual.site.options import parse_minutes, parse_options
-from virtqual.site.slurm import SilentError, list_node_states, select_nodes
+from virtqual.site.partitions import select_nodes
+from virtqual.site.slurm import SilentError, list_node_states
 from virtqual.site.systems import System
 from virtqual.stack import manifest, registry, spack
 from virtqual.verdict.pairs import SIDES

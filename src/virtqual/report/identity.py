@@ -16,12 +16,13 @@ from virtqual.identity.record import NOT_ASKED, Hca, Host, Identity, Nic, NotObs
 #: A section, the name of a fact in it, and the value of the fact.
 Fact: TypeAlias = tuple[str, str, object]
 #: Features that tell processors apart, the widest vectors first.
-_VECTOR_FEATURES = ("amx_tile", "avx512f", "avx2", "avx", "sse4_2")
+_VECTOR_FEATURES = ("amx_tile", "avx512f", "avx2", "avx", "sse4_2", "sve2", "sve", "asimd")
 
 
 def show(identity: Identity, console: Console) -> None:
     """Print an identity in 80 columns; what could not be seen says why."""
-    console.print(Text(str(identity.node), style="bold"))
+    also = f" (it calls itself {identity.node})" if identity.name != identity.node else ""
+    console.print(Text(f"{identity.name}{also}", style="bold"))
     table = Table.grid(padding=(0, 1))
     table.add_column(width=12, style="bold")
     table.add_column(width=17, style="dim")

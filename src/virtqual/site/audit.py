@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
+from virtqual.errors import UsageError
 from virtqual.files.wording import list_names, node_sort_key, pluralize, suggest
-from virtqual.identity import seen
-from virtqual.site import slurm
+from virtqual.identity import fabric, seen
 from virtqual.site.hosts import shorten
-from virtqual.site.observed import Fact, Observed, reconcile
-from virtqual.site.options import format_minutes, parse_minutes, parse_options
-from virtqual.site.slurm import SlurmPartition, read_partition
+from virtqual.site.limits import (
+    Demand,
+    explain_constraint,
+    find_exceeded_limits,
+    find_obstacles,
+    find_wrong_selection,
+)
+from virtqual.site.observed import Fact, Observed, find_contradictions, observe_link_rate, reconcile
+from virtqual.site.options import parse_options
+from virtqual.site.partitions import SlurmPartition, read_partition, select_nodes, shorten_nodes
 from virtqual.site.systems import System
 from virtqual.verdict.pairs import SIDES
 
 MAX_NODES_SHOWN = 4
 
 
-def find_wrong_options(partition: SlurmPartition, options: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each option by which a partition takes no job; Slurm knows defaults of others."""
-    for option, names in (("--account", partition.accounts), ("--qos", partition.qos)):
-        if "ALL" not in names and option in options and options[option] not in names:
-            allowed = " or ".join(sorted(names))
-            yield f"states {option}={options[option]}, but partition {partition.name} takes {allowed} alone"
-    if "--time" in options and parse_minutes(options["--time"]) > partition.max_minutes:
-        limit = format_minutes(partition.max_minutes)
-        yield f"states --time={options['--time']}, but MaxTime of partition {partition.name} is {limit}"
-    if "--licenses" in options:
-        licenses = slurm.list_licenses()
-        for name in options["--licenses"].split(","):
-            if (name := name.partition(":")[0]) not in licenses:
-                yield f"states a licence {name!r} that Slurm does not have: {suggest(name, licenses)}"
-
-
 def compare_with_slurm(system: System) -> Iterator[str]:
     """Yield a sentence for each value that does not agree with Slurm's configuration, with its key."""
-    names = slurm.list_partitions()
     for side in SIDES:
         partition = system.partition(side)
         stated = {"access": partition.access, "extras.session_access": partition.extras.session_access}
@@ -44,20 +35,22 @@ def compare_with_slurm(system: System) -> Iterator[str]:
             if not words:
                 continue
             place, options = system.name_key(side, key), parse_options(words)
-            name = options["--partition"]
-            if unknown := [part for part in name.split(",") if part not in names]:
-                yield f"{place}: Slurm has no partition {unknown[0]!r}: {suggest(unknown[0], names)}"
-            elif "," not in name:
-                in_slurm = read_partition(name)
-                yield from (f"{place}: {problem}" for problem in find_wrong_options(in_slurm, options))
-                if key == ("extras.session_access" if partition.extras.session_access else "access"):
-                    yield from _compare_sizes(system, side, in_slurm)
+            try:
+                in_slurm = read_partition(options.get("--partition", ""))
+            except UsageError as error:
+                yield f"{place}: {error}"
+                continue
+            wrong = [*find_obstacles(in_slurm, options), *find_wrong_selection(in_slurm, options)]
+            yield from (f"{place}: {problem}" for problem in wrong)
+            if key == "extras.session_access" or not partition.extras.session_access:
+                yield from _compare_sizes(system, side, in_slurm)
+                yield from _compare_limits(system, side, place, in_slurm)
 
 
 def _compare_sizes(system: System, side: str, in_slurm: SlurmPartition) -> Iterator[str]:
     """Yield a sentence for each number that the nodes of a session's jobs do not have by Slurm."""
     partition = system.partition(side)
-    nodes = sorted(slurm.select_nodes(partition, in_slurm.sizes), key=node_sort_key)
+    nodes = sorted(select_nodes(partition, in_slurm.sizes), key=node_sort_key)
     if len(nodes) < partition.extras.nodes:
         yield (
             f"{system.name_key(side, 'extras.nodes')}: states {partition.extras.nodes}, but partition "
@@ -70,14 +63,41 @@ def _compare_sizes(system: System, side: str, in_slurm: SlurmPartition) -> Itera
         configured = {node: getattr(in_slurm.sizes[node], field) for node in nodes}
         smaller = {node: size for node, size in configured.items() if size is not None and size < stated}
         if smaller:
-            nodes_shown = list_names(list(smaller), MAX_NODES_SHOWN)
-            in_config = f"Slurm has {min(smaller.values())} for {nodes_shown}"
+            least = min(smaller, key=smaller.__getitem__)
+            reason = in_slurm.explain_cpus(least) if field == "cpus" else in_slurm.explain_memory(least)
+            in_config = f"Slurm has {smaller[least]} for {shorten_nodes(smaller)}{reason}"
             yield f"{system.name_key(side, key)}: states {stated}, but {in_config}"
+    used = in_slurm.keep(nodes)
+    if len({(kind.size.cpus, kind.size.cores) for kind in used.kinds}) > 1:
+        place = system.name_key(side, "access")
+        yield f"{place}: allows nodes of different sizes: {used.describe_kinds()}. Use --exclude"
     named, listed = chain(*partition.extras.nodes_of_hosts.values()), set(map(shorten, in_slurm.sizes))
     if unknown := [vm for vm in named if shorten(vm) not in listed]:
         place = system.name_key(side, "extras.nodes_of_hosts")
         shown = list_names(unknown, MAX_NODES_SHOWN)
         yield f"{place}: names {shown}, which partition {in_slurm.name} has not"
+
+
+def _compare_limits(system: System, side: str, place: str, in_slurm: SlurmPartition) -> Iterator[str]:
+    """Yield a sentence for each limit of partition, account or QOS that a session's jobs exceed."""
+    partition = system.partition(side)
+    is_held = bool(partition.extras.session_access)
+    demand = Demand(
+        partition.job_options, partition.extras.nodes, partition.processor["num_cpus"], 2 if is_held else 1
+    )
+    places = {"nodes": system.name_key(side, "extras.nodes")}
+    for key, sentence in find_exceeded_limits(in_slurm, demand):
+        yield f"{places.get(key, place)}: {sentence}"
+
+
+def find_notes(system: System) -> Iterator[str]:
+    """Yield a sentence on what Slurm alone decides, and on nodes that differ in memory only."""
+    for side in SIDES:
+        options = system.partition(side).job_options
+        if note := explain_constraint(options):
+            yield f"{system.name_key(side, 'access')}: {note}"
+        if kinds := read_partition(options.get("--partition", "")).select(options).describe_kinds():
+            yield f"{system.name_key(side, 'access')}: {kinds}"
 
 
 def compare_with_nodes(system: System, native: Observed, virtual: Observed) -> Iterator[str]:
@@ -89,6 +109,8 @@ def compare_with_nodes(system: System, native: Observed, virtual: Observed) -> I
         stated |= extras.model_dump(include={"llc_bytes", "numa_nodes", "link_gbit"})
         facts = {f"processor.{key}": fact for key, fact in observed.processor.items()}
         facts |= {f"extras.{key}": fact for key, fact in observed.extras.items()}
+        if gbit := observe_link_rate(observed, extras.rdma_options):
+            facts["extras.link_gbit"] = gbit
         for key, fact in facts.items():
             value = stated.get(key.rpartition(".")[2])
             if value is not None and value != fact.value:
@@ -98,7 +120,10 @@ def compare_with_nodes(system: System, native: Observed, virtual: Observed) -> I
             place = system.name_key(side, "extras.memory_mib")
             message = f"{observed.node} has {total} MiB: state less, for its system"
             yield f"{place}: states {extras.memory_mib}, but {message}"
+        for contradiction in find_contradictions(observed):
+            yield f"{system.name_key(side, 'processor')}: {contradiction}"
         yield from _compare_rdma(system, side, observed)
+    yield from _compare_layers(system, native, virtual)
     yield from _compare_hypervisor(system, virtual)
 
 
@@ -107,18 +132,53 @@ def _format_difference(value: object, fact: Fact) -> str:
 
 
 def _compare_rdma(system: System, side: str, observed: Observed) -> Iterator[str]:
-    partition = system.partition(side)
+    """Yield what is wrong with the port that a partition's RDMA options name."""
+    partition, node = system.partition(side), observed.node
     if "rdma" not in partition.features:
         return
-    if "rdma_options" not in observed.extras:
-        place = system.name_key(side, "features")
-        yield f"{place}: states 'rdma', but {observed.node} has no active RDMA port"
-    options = [*partition.extras.rdma_options, ""]
+    active = fabric.list_active_ports(observed.identity)
+    if not active:
+        yield f"{system.name_key(side, 'features')}: states 'rdma', but {node} has no active RDMA port"
+    place, options = system.name_key(side, "extras.rdma_options"), partition.extras.rdma_options
+    device, number = fabric.parse_options(options)
     devices = [hca.name for hca in observed.identity.hcas]
-    if "-d" in options and (device := options[options.index("-d") + 1]) not in devices:
-        place = system.name_key(side, "extras.rdma_options")
-        has_not = f"but {observed.node} has no such device"
-        yield f"{place}: states {device!r}, {has_not}: {suggest(device, devices)}"
+    if not device:
+        return
+    if device not in devices:
+        yield f"{place}: states {device!r}, but {node} has no such device: {suggest(device, devices)}"
+        return
+    named = fabric.find_port(observed.identity, options)
+    best = next((port for port in active if port.kind == fabric.rank_kinds(active)[0]), None)
+    remedy = f": write {json.dumps(best.options)}" if best else ""
+    if named is None:
+        yield f"{place}: names port {number} of {device}, which {node} does not have{remedy}"
+    elif not named.port.is_active:
+        default = "" if any(o.startswith(("-i", "--ib-port")) for o in options) else " (no -i names another)"
+        yield f"{place}: {named.name} of {node} is {named.port.state}{default}{remedy}"
+    elif devices_of_mpi := partition.mpi_devices:
+        if not {device, f"{device}:{number}"} & set(devices_of_mpi):
+            stated = ",".join(devices_of_mpi)
+            yield f"{place}: names {named.name}, but env_vars has MPI use UCX_NET_DEVICES={stated}"
+    elif best and named.layer == "Ethernet" and best.layer == "InfiniBand":
+        yield (
+            f"{place}: {named.name} of {node} is Ethernet, and MPI takes {best.name} (InfiniBand){remedy}, "
+            "or state UCX_NET_DEVICES in env_vars if MPI is to use Ethernet"
+        )
+
+
+def _compare_layers(system: System, native: Observed, virtual: Observed) -> Iterator[str]:
+    """Yield a sentence if the RDMA options of the sides name ports of different networks."""
+    ports = [
+        fabric.find_port(observed.identity, system.partition(side).extras.rdma_options)
+        for side, observed in zip(SIDES, (native, virtual), strict=True)
+    ]
+    if ports[0] and ports[1] and ports[0].layer != ports[1].layer:
+        shown = " and ".join(
+            f"{port.name} of {observed.node} is {port.layer}"
+            for port, observed in zip(ports, (native, virtual), strict=True)
+            if port
+        )
+        yield f"{system.name_key('virtual', 'extras.rdma_options')}: {shown}: name ports of one network"
 
 
 def _compare_hypervisor(system: System, virtual: Observed) -> Iterator[str]:

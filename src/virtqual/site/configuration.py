@@ -12,7 +12,7 @@ from typing import Any
 from virtqual import paths
 from virtqual.errors import UsageError, VirtqualError
 from virtqual.files.wording import suggest
-from virtqual.site import held, systems
+from virtqual.site import held, slurm, systems
 from virtqual.site.options import parse_options
 from virtqual.site.systems import Partition, System, SystemFile
 from virtqual.stack import manifest
@@ -67,7 +67,9 @@ def load_system(name: str) -> System:
             f"there is no system {shorten(repr(name), 60)}: {suggest(name, files)} A new one needs a system "
             f"file (docs/add-a-system.md){''.join(broken)}"
         )
-    return files[name].load()
+    system = files[name].load()
+    slurm.choose_cluster(system.partition("native").job_options.get("--clusters", ""))
+    return system
 
 
 def configuration() -> dict[str, Any]:

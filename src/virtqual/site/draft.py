@@ -13,8 +13,10 @@ from pathlib import Path
 from virtqual.files.wording import list_names
 from virtqual.identity import seen
 from virtqual.site.observed import Fact, Observed
-from virtqual.site.options import format_minutes
-from virtqual.site.systems import TODO
+from virtqual.site.options import format_minutes, parse_options, read_options
+from virtqual.site.partitions import SlurmPartition, compress_nodes
+from virtqual.site.systems import TODO, is_name
+from virtqual.verdict.pairs import SIDES
 
 #: The time limit of a session's job, if the partition allows it.
 SESSION_MINUTES = 480
@@ -40,8 +42,10 @@ class Draft:
     #: Both sides, after `virtqual.site.observed.reconcile`.
     native: Observed
     virtual: Observed
-    #: Options of Slurm for both partitions, such as ``--account=hpcops``.
-    options: Sequence[str]
+    #: By side, the options of Slurm, such as ``--partition=vm``.
+    options: Mapping[str, Sequence[str]]
+    #: By side, the longest time limit of a job in minutes, and the limit of Slurm that says so.
+    limits: Mapping[str, tuple[float, str]]
     #: The directory for staging, which both nodes see; None if one does not see it.
     prefix: Path | None
     #: `sacct` answers.
@@ -79,28 +83,32 @@ class Draft:
 
     def _compose_partition(self, side: str, observed: Observed) -> Iterator[str]:
         partition = observed.partition
-        access, access_notes = [f"--partition={partition.name}", *self.options], []
+        access, access_notes = list(self.options[side]), []
         if partition.other_nodes:
-            access.append(f"--exclude={','.join(partition.other_nodes)}")
-            access_notes.append("# The nodes that are left out have another size than most.")
+            access = _leave_out_other_kinds(access, partition)
+            access_notes.append(f"# {partition.describe_kinds()}.")
         features = [side, "rdma"] if self._has_rdma else [side]
-        minutes = min(SESSION_MINUTES, partition.max_minutes)
-        session_access = [*access, f"--time={format_minutes(minutes)}"]
+        limit, source = self.limits[side]
+        minutes = min(SESSION_MINUTES, limit)
+        architecture = observed.identity.cpu.architecture
+        has_time = "--time" in parse_options(access)
+        session_access = access if has_time else [*access, f"--time={format_minutes(minutes)}"]
         entries = [
-            f'"name": "{partition.name}",',
+            f'"name": "{self._names[side]}",',
             '"scheduler": "slurm",' if self.has_accounting else '"scheduler": "squeue",  # there is no sacct',
             '"launcher": "srun",',
             *access_notes,
             f'"access": {json.dumps(access)},',
             f'"features": {json.dumps(features)},',
             '"processor": {',
-            f'    "arch": "{platform.machine()}",',
+            f'    "arch": "{architecture if seen(architecture) else platform.machine()}",',
             *_format_facts(self._complete_facts("processor", observed.processor), 4),
             "},",
             *self._choose_coretype(),
+            *(f"# {note}" for note in observed.notes),
             '"extras": {',
             *_format_facts(self._complete_facts("extras", observed.extras), 4),
-            f"    # scontrol: MaxTime of {partition.name} is {format_minutes(partition.max_minutes)}.",
+            f"    # scontrol: {source} is {format_minutes(limit)}.",
             f'    "session_access": {json.dumps(session_access)},',
             *(_describe_hypervisor(observed) if side == "virtual" else ()),
             "},",
@@ -108,6 +116,11 @@ class Draft:
         yield "        {"
         yield from (f"{' ' * 12}{entry}" for entry in entries)
         yield "        },"
+
+    @property
+    def _names(self) -> dict[str, str]:
+        """The names of both partitions in ReFrame: those in Slurm, if they are different names."""
+        return choose_names([side.partition.name for side in (self.native, self.virtual)])
 
     @property
     def _has_rdma(self) -> bool:
@@ -128,6 +141,23 @@ class Draft:
             if all(feature in names for names in features) and signature.startswith(vendor):
                 return [f'"env_vars": [["OPENBLAS_CORETYPE", "{coretype}"]],  # both show {feature}']
         return []
+
+
+def choose_names(names: Sequence[str]) -> dict[str, str]:
+    """Return ReFrame's names of both partitions: those in Slurm, if they are two that ReFrame takes."""
+    are_fit = len(set(names)) == len(SIDES) and all(map(is_name, names))
+    return dict(zip(SIDES, names if are_fit else SIDES, strict=True))
+
+
+def _leave_out_other_kinds(access: Sequence[str], partition: SlurmPartition) -> list[str]:
+    """Return options by which jobs run on the nodes of the common kind."""
+    options, names = parse_options(access), {"--nodelist", "--nodefile"} & parse_options(access).keys()
+    changed = names or {"--exclude"}
+    kept = [f"{key}={value}" if value else key for key, value in read_options(access) if key not in changed]
+    if names:
+        return [*kept, f"--nodelist={','.join(compress_nodes(partition.common_nodes))}"]
+    others = [options["--exclude"]] if "--exclude" in options else []
+    return [*kept, f"--exclude={','.join([*others, *compress_nodes(partition.other_nodes)])}"]
 
 
 def _todo(sentence: str) -> str:

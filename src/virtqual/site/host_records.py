@@ -61,7 +61,7 @@ def _read_record(path: Path, written_ns: int) -> Host:
     if path.suffix != ".txt":
         return host_facts.load(path)
     text = reading.read_bytes(path).decode("utf-8", "replace")
-    is_script = gather.FIRST_LINE in text.splitlines()
+    is_script = gather.FIRST_LINE in text
     try:
         fields = kvm_host.read_script(gather.parse(text)) if is_script else host_facts.read_esxcli(text)
     except (ValueError, VirtqualError) as error:

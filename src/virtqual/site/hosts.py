@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -67,10 +68,16 @@ def select_nodes_of_hosts(hosts: Hosts, count: int) -> tuple[str, ...]:
     return tuple(vms[0] for vms in list(hosts.values())[:count]) if count <= len(hosts) else ()
 
 
-def find_hosts(hosts: Hosts, nodes: Iterable[str], side: Literal["native", "virtual"]) -> dict[str, str]:
+def find_hosts(
+    hosts: Hosts,
+    nodes: Iterable[str],
+    side: Literal["native", "virtual"],
+    host_names: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, str]:
     """Return the host of each node, by the first part of its name, so that both sides name it alike.
 
-    A native node that the table does not have is its own host; such a VM is left out.
+    A native node that the table does not have is its own host; such a VM is left out. `host_names` are names
+    by which nodes call themselves: the table may have these.
 
     Examples
     --------
@@ -78,11 +85,17 @@ def find_hosts(hosts: Hosts, nodes: Iterable[str], side: Literal["native", "virt
     {'vm1': 'n1'}
     >>> find_hosts({}, ["n1.cluster.example"], "native")
     {'n1.cluster.example': 'n1'}
+    >>> find_hosts({"kvm1": ["x1000c0s0b0n0"]}, ["nid000001"], "virtual", {"nid000001": "x1000c0s0b0n0"})
+    {'nid000001': 'kvm1'}
     """
     host_of_node = {shorten(node): shorten(host) for host, members in hosts.items() for node in members}
-    if side == "native":
-        return {node: host_of_node.get(shorten(node), shorten(node)) for node in nodes}
-    return {node: host_of_node[shorten(node)] for node in nodes if shorten(node) in host_of_node}
+    found = {}
+    for node in nodes:
+        names = shorten(node), shorten(host_names.get(node, node))
+        host = next((host_of_node[name] for name in names if name in host_of_node), None)
+        if host or side == "native":
+            found[node] = host or names[0]
+    return found
 
 
 def are_separate(native_hosts: Hosts, native: Sequence[str], vm_hosts: Hosts, vms: Sequence[str]) -> bool:

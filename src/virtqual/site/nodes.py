@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 
 from virtqual.errors import InfrastructureError, VirtqualError
 from virtqual.files.wording import list_names, node_sort_key
-from virtqual.site.slurm import NodeState, list_node_states, read_job_states, select_nodes, send_heartbeat
+from virtqual.site.partitions import select_nodes
+from virtqual.site.slurm import NodeState, list_node_states, read_job_states, send_heartbeat
 from virtqual.site.systems import System
 from virtqual.site.waiting import Wait
 from virtqual.verdict.pairs import SIDES
@@ -114,9 +115,9 @@ class Watch:
         problems = []
         for side in SIDES:
             partition = self.system.partition(side)
-            name, stated = partition.slurm_name, partition.extras.nodes
+            name, stated = partition.slurm_name or partition.name, partition.extras.nodes
             try:
-                states = list_node_states(name)
+                states = list_node_states(partition.slurm_name)
                 selected = select_nodes(partition, states)
             except InfrastructureError as error:
                 problems.append(f"partition {name}: {error}; is Slurm up?")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from itertools import zip_longest
 from typing import Annotated
 
 from pydantic import AfterValidator
 
+#: Long names of short options that take a value.
 _LONG_OPTIONS = {
     "-p": "--partition",
+    "-M": "--clusters",
     "-w": "--nodelist",
     "-x": "--exclude",
     "-C": "--constraint",
@@ -22,6 +23,13 @@ _LONG_OPTIONS = {
     "-N": "--nodes",
     "-t": "--time",
     "-m": "--distribution",
+    "-S": "--core-spec",
+    "-c": "--cpus-per-task",
+    "-n": "--ntasks",
+    "-G": "--gpus",
+    "-J": "--job-name",
+    "-b": "--begin",
+    "-d": "--dependency",
 }
 
 
@@ -33,13 +41,48 @@ def parse_options(words: Sequence[str]) -> dict[str, str]:
     >>> parse_options(["-pvm", "-N2", "--account", "hpcops", "--time=8:00:00"])
     {'--partition': 'vm', '--nodes': '2', '--account': 'hpcops', '--time': '8:00:00'}
     """
-    options = {}
-    for word, next_word in zip_longest(words, words[1:], fillvalue=""):
+    return dict(read_options(words))
+
+
+def lengthen_options(text: str) -> list[str]:
+    """Return the options of a shell's text as single words in their long form.
+
+    Examples
+    --------
+    >>> lengthen_options("-C 'bare&hdr' --reservation r1 --exclusive")
+    ['--constraint=bare&hdr', '--reservation=r1', '--exclusive']
+
+    Raises
+    ------
+    ValueError
+        A word is no option, or quotes are not closed.
+    """
+    words = shlex.split(text)
+    options = read_options(words)
+    if words and not words[0].startswith("-"):
+        raise ValueError(f"{words[0]!r} is no option of Slurm: write such as --constraint=bare")
+    if unknown := [word for word in words if re.match(r"-[^-]", word) and word[:2] not in _LONG_OPTIONS]:
+        raise ValueError(f"{unknown[0]!r} is not known: write the long form of this option")
+    return [f"{option}={value}" if value else option for option, value in options]
+
+
+def read_options(words: Sequence[str]) -> list[tuple[str, str]]:
+    """Return each option by its long name, with its value; the value of an option without one is empty."""
+    options: list[tuple[str, str]] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        option, equals, value = word.partition("=")
         if word.startswith("--"):
-            option, equals, value = word.partition("=")
-            options[option] = value if equals else next_word
+            has_value = bool(equals)
         elif long_option := _LONG_OPTIONS.get(word[:2]):
-            options[long_option] = word[2:] or next_word
+            option, value = long_option, word[2:]
+            has_value = bool(value)
+        else:
+            continue
+        if not has_value and rest and not rest[0].startswith("-"):
+            value = rest.pop(0)
+        options.append((option, value))
     return options
 
 
@@ -88,8 +131,6 @@ def format_minutes(minutes: float) -> str:
 def _split_words(options: tuple[str, ...]) -> tuple[str, ...]:
     words = tuple(word for option in options for word in shlex.split(option))
     values = parse_options(words)
-    if words and "--partition" not in values:
-        raise ValueError("names no partition of Slurm: add --partition=NAME")
     if "--time" in values:
         parse_minutes(values["--time"])
     return words

@@ -44,8 +44,8 @@ def probe_node(
         The node could not be probed.
     """
     partition, wait = system.partition(side), Wait(wait_hours or system.native_extras.wait_hours, say)
-    # The probe sees only the CPUs that a check on both sides would use.
-    cpus = min(system.partition(name).processor["num_cpus"] for name in SIDES)
+    # The probe sees only the CPUs that a check on both sides would use: the same cores, with their threads.
+    cpus = min(map(system.cores, SIDES)) * partition.processor["num_cpus_per_core"]
     place: Sequence[str] = partition.access
     if allocation:
         place = [*held.list_step_options(allocation, partition), "--overlap"]
@@ -62,11 +62,12 @@ def gather_from_node(
     cpus: int = 1,
     interval: float = GLANCE_INTERVAL_S,
     commands: str = "",
+    more: Sequence[str] = (),
 ) -> NodeFiles:
     """Return the files that a node of a partition prints, in an allocation or in a short job.
 
     `place` are options of ``srun`` that choose it, `interval` is the time between two questions about a
-    job that waits, s, and `commands` are those of `virtqual.identity.gather.script`.
+    job that waits, s, and `commands` and `more` files are those of `virtqual.identity.gather.script`.
 
     Raises
     ------
@@ -77,8 +78,18 @@ def gather_from_node(
     if not any(option.startswith("--jobid=") for option in place):
         # After the timeout srun takes its job out of the queue.
         place = [*place, f"--time={PROBE_TIME_LIMIT_MINUTES}", f"--immediate={timeout}"]
+    machine = f'echo "{gather.MACHINE}:$(uname -m)"\n'
+    script = gather.guard(gather.script(more, machine + commands))
     size = ("--nodes=1", "--ntasks=1", f"--cpus-per-task={cpus}")
-    command = ["srun", *place, f"--job-name={name}", *size, "sh", "-c", gather.script(then=commands)]
+    command = [
+        "srun",
+        *place,
+        f"--job-name={name}",
+        *size,
+        "sh",
+        "-c",
+        script,
+    ]
     seconds = timeout + 2 * 60 * PROBE_TIME_LIMIT_MINUTES
     failure = f"cannot examine a node of partition {partition}"
     try:

@@ -6,21 +6,17 @@ import datetime
 import os
 import re
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import execute
-from virtqual.files.wording import suggest
-from virtqual.site.options import parse_minutes
 from virtqual.site.systems import Partition
 
-#: Variables of a job that say where the cluster is.
-_CLUSTER_VARIABLES = {"SLURM_CONF"}
+#: Variables that say which cluster is asked: where it is, and its name if there are several.
+_CLUSTER_VARIABLES = {"SLURM_CONF", "SLURM_CLUSTERS"}
 #: Variables of a shell that change the filters, columns and times that Slurm's commands print.
 _OUTPUT_VARIABLES = ("SQUEUE_", "SINFO_", "SACCT_", "SLURM_TIME_FORMAT")
 #: Times as numbers: when clocks go back, an hour comes twice.
@@ -40,6 +36,10 @@ while [ $silent -lt {minutes} ]; do
 done
 """
 _ABANDONED_MINUTES = 20
+
+#: Fields in a line of ``scontrol -o``, and values of those that are not set.
+_FIELD = re.compile(r"(?:^|\s)([A-Za-z][\w/:]*)=(\S*)")
+_UNSET = {"(null)", "N/A", "None", ""}
 
 Answer = TypeVar("Answer")
 
@@ -85,16 +85,6 @@ def environment(*, bare: bool = False) -> dict[str, str]:
     }
 
 
-def select_nodes(partition: Partition, nodes: Iterable[str]) -> set[str]:
-    """Return those of a partition's nodes that the options of a session's jobs allow."""
-    selected, options = set(nodes), partition.job_options
-    if "--nodelist" in options:
-        selected &= set(expand_nodes(options["--nodelist"]))
-    if "--exclude" in options:
-        selected -= set(expand_nodes(options["--exclude"]))
-    return selected
-
-
 @dataclass(frozen=True)
 class NodeState:
     """The state of a node with Slurm's marks, and the reason that Slurm keeps for it."""
@@ -107,87 +97,48 @@ class NodeState:
         return f"{self.state.rstrip('*')}{silent}{f' ({self.reason})' if self.reason else ''}"
 
 
+def choose_cluster(name: str) -> None:
+    """Have every question of this process, and of those that it starts, go to a cluster by its name."""
+    if name:
+        os.environ["SLURM_CLUSTERS"] = name
+
+
 def list_node_states(*partitions: str) -> dict[str, NodeState]:
-    """Return the state of every node of Slurm's partitions."""
-    rows = _list_rows("sinfo", "%N|%T|%E", "--Node", "-p", ",".join(partitions))
+    """Return the state of every node of Slurm's partitions; an empty name is that of the default."""
+    names = ",".join(name or find_default_partition() for name in partitions)
+    rows = list_rows("sinfo", "%N|%T|%E", "--Node", "--all", "-p", names)
     return {node: NodeState(state, None if reason == "none" else reason) for node, state, reason in rows}
 
 
-def list_partitions() -> list[str]:
-    """Return the names of all partitions."""
-    return sorted({name for (name,) in _list_rows("sinfo", "%R", "--all")})
-
-
-class NodeSize(NamedTuple):
-    """The size of a node; memory in MiB, None if Slurm's configuration has none."""
-
-    cpus: int
-    cores: int
-    memory_mib: int | None
-
-
-@dataclass(frozen=True)
-class SlurmPartition:
-    """A partition of Slurm."""
-
-    name: str
-    #: The size of each node by name.
-    sizes: Mapping[str, NodeSize]
-    #: The longest time limit of a job.
-    max_minutes: float
-    #: The accounts and the QOS whose jobs the partition takes; ``ALL`` stands for all.
-    accounts: Sequence[str]
-    qos: Sequence[str]
-
-    @cached_property
-    def common_size(self) -> NodeSize:
-        """The size that most nodes have."""
-        return Counter(self.sizes.values()).most_common(1)[0][0]
-
-    @cached_property
-    def common_nodes(self) -> list[str]:
-        """The nodes of the common size."""
-        return [node for node, size in self.sizes.items() if size == self.common_size]
-
-    @cached_property
-    def other_nodes(self) -> list[str]:
-        """The nodes of another size."""
-        return [node for node, size in self.sizes.items() if size != self.common_size]
-
-
-def read_partition(name: str) -> SlurmPartition:
-    """Ask Slurm for a partition; raise `UsageError` if it has no such partition, or no node of it."""
-    sizes = {}
-    for node, *columns in _list_rows("sinfo", "%N|%c|%X|%Y|%m", "--Node", "-p", name):
-        cpus, sockets, cores_per_socket, memory_mib = (int(column) for column in columns)
-        # RealMemory is 1 where it is not configured.
-        sizes[node] = NodeSize(cpus, sockets * cores_per_socket, memory_mib if memory_mib > 1 else None)
-    if not sizes:
-        raise UsageError(f"Slurm has no node of a partition {name!r}: {suggest(name, list_partitions())}")
-    settings = dict(re.findall(r"\b(\w+)=(\S+)", _ask(["scontrol", "-o", "show", "partition", name])))
-    accounts, qos = (settings.get(key, "ALL").split(",") for key in ("AllowAccounts", "AllowQos"))
-    return SlurmPartition(name, sizes, parse_minutes(settings.get("MaxTime", "UNLIMITED")), accounts, qos)
+def find_default_partition() -> str:
+    """Return Slurm's default partition; raise `UsageError` if there is none."""
+    lines = ask(["scontrol", "--all", "-o", "show", "partition"]).splitlines()
+    for settings in map(parse_fields, lines):
+        if settings.get("Default") == "YES":
+            return settings["PartitionName"]
+    raise UsageError("Slurm has no default partition: name one by --partition")
 
 
 def list_licenses() -> list[str]:
     """Return the names of all licences."""
-    return re.findall(r"\bLicenseName=(\S+)", _ask(["scontrol", "-o", "show", "licenses"]))
+    return re.findall(r"\bLicenseName=(\S+)", ask(["scontrol", "-o", "show", "licenses"]))
 
 
 def has_accounting() -> bool:
     """Return whether an accounting database keeps the jobs, so that `sacct` answers."""
-    return _read_setting("AccountingStorageType") not in (None, "accounting_storage/none")
+    return read_setting("AccountingStorageType") not in (None, "accounting_storage/none")
 
 
-def _read_setting(name: str) -> str | None:
+def read_setting(name: str) -> str | None:
     """Return a setting of Slurm's configuration; None if Slurm has none of this name, or it is not set."""
-    match = re.search(rf"^{name}\s*=\s*(\S+)", _ask(["scontrol", "show", "config"]), re.MULTILINE)
+    config = ask(["scontrol", "show", "config"])
+    match = re.search(rf"^{name}[ \t]*=[ \t]*(\S+)", config, re.MULTILINE)
     return match[1] if match and match[1] != "(null)" else None
 
 
 def check_scheduler() -> None:
     """Refuse a scheduler that never begins a job of two partitions."""
-    scheduler = _read_setting("SchedulerType")
+    scheduler = read_setting("SchedulerType")
     if scheduler not in (None, "sched/backfill"):
         raise InfrastructureError(
             f"Slurm begins no job of two partitions: its SchedulerType is {scheduler}, not sched/backfill. "
@@ -219,7 +170,7 @@ def allocate(partitions: Sequence[tuple[Partition, Sequence[str]]], session: str
             *("--no-kill", "--no-requeue", "--output=/dev/null", "--error=/dev/null"),
         ]
     try:
-        output = _ask(command, _ORDER_TIMEOUT_S)
+        output = ask(command, _ORDER_TIMEOUT_S)
     except SilentError as error:
         access = " : ".join(" ".join(partition.extras.session_access) for partition, _ in partitions)
         raise InfrastructureError(
@@ -235,12 +186,12 @@ def send_heartbeat(allocation: str) -> None:
     """Tell a running allocation that its session lives, so that it does not end."""
     with suppress(SilentError):
         # Its steps, one of which may have stopped, get no signal.
-        _ask(["scancel", "--batch", "--signal=CONT", allocation])
+        ask(["scancel", "--batch", "--signal=CONT", allocation])
 
 
 def list_components(job: str) -> list[str]:
     """Return the components of a job in their order; raise `InfrastructureError` if Slurm names none."""
-    rows = _list_rows("squeue", "%i|%A", f"--jobs={job}", "--states=all")
+    rows = list_rows("squeue", "%i|%A", f"--jobs={job}", "--states=all")
     offsets = {component: int(name.partition("+")[2]) for name, component in rows if "+" in name}
     if not offsets:
         raise InfrastructureError(f"Slurm names no component of job {job}: has it ended?")
@@ -261,14 +212,14 @@ def list_waiting_jobs(jobs: Collection[str]) -> dict[str, str]:
 
 def list_pending_reasons(name: str) -> list[str]:
     """Return why this user's jobs of a name have not begun yet, in Slurm's words."""
-    rows = _list_rows("squeue", "%T|%r", "--me", f"--name={name}", "--states=PENDING,CONFIGURING")
+    rows = list_rows("squeue", "%T|%r", "--me", f"--name={name}", "--states=PENDING,CONFIGURING")
     return [reason for state, reason in rows if state in ("PENDING", "CONFIGURING")]
 
 
 def list_job_nodes(job: str) -> list[str]:
     """Return a running job's nodes in Slurm's order; raise `InfrastructureError` if there are none."""
     # By the id of the first component Slurm lists all.
-    nodes = dict(_list_rows("squeue", "%A|%N", f"--jobs={job}")).get(job)
+    nodes = dict(list_rows("squeue", "%A|%N", f"--jobs={job}")).get(job)
     if not nodes:
         raise InfrastructureError(f"Slurm names no node of allocation {job}")
     return expand_nodes(nodes)
@@ -281,12 +232,12 @@ def cancel_jobs(submission_times: Mapping[str, float]) -> list[str]:
     # `--all` includes hidden partitions.
     active = [
         job
-        for job, submitted in _list_rows("squeue", "%A|%V", "--all", "--me")
+        for job, submitted in list_rows("squeue", "%A|%V", "--all", "--me")
         if job in submission_times
         and abs((_parse_time(submitted) or 0) - submission_times[job]) < _SUBMISSION_TOLERANCE_S
     ]
     if active:
-        _ask(["scancel", *active])
+        ask(["scancel", *active])
     return active
 
 
@@ -300,7 +251,7 @@ def cancelled_after_an_error(name: str) -> Iterator[None]:
         yield
     except BaseException:
         with suppress(SilentError):
-            _ask(["scancel", f"--user={os.getuid()}", f"--name={name}"])
+            ask(["scancel", f"--user={os.getuid()}", f"--name={name}"])
         raise
 
 
@@ -309,10 +260,10 @@ def end_steps(allocation: str, name: str | None = None) -> list[str]:
 
     Slurm's own steps (``batch``, ``extern``) stay.
     """
-    rows = _list_rows("squeue", "%i|%j", "--all", "--steps", f"--jobs={allocation}")
+    rows = list_rows("squeue", "%i|%j", "--all", "--steps", f"--jobs={allocation}")
     steps = [step for step, step_name in rows if re.search(r"\.\d+$", step) and name in (None, step_name)]
     if steps:
-        _ask(["scancel", *steps])
+        ask(["scancel", *steps])
     return steps
 
 
@@ -324,7 +275,7 @@ def read_job_states(jobs: Collection[str]) -> dict[str, tuple[str, str]]:
     if not jobs:
         return {}
     try:
-        rows = _list_rows("squeue", "%A|%T|%r", f"--jobs={','.join(jobs)}", "--states=all")
+        rows = list_rows("squeue", "%A|%T|%r", f"--jobs={','.join(jobs)}", "--states=all")
     except SilentError as error:
         # squeue fails on a single unknown job, and leaves an unknown job out of several.
         if "Invalid job id" in str(error):
@@ -349,10 +300,10 @@ def read_job_span(job: str, submitted: float, seen_done: float) -> Span:
     job and saw it done sharpen Slurm's whole seconds, and replace them if Slurm does not answer.
     """
     try:
-        description = _ask(["scontrol", "-o", "show", "job", job])
+        description = ask(["scontrol", "-o", "show", "job", job])
     except SilentError:
         description = ""
-    times = dict(re.findall(r"\b(StartTime|EndTime)=(\S+)", description))
+    times = parse_fields(description)
     start, end = (_parse_time(times.get(key, "")) for key in ("StartTime", "EndTime"))
     if start is None or end is None:
         return Span(submitted, seen_done, "submission")
@@ -371,18 +322,37 @@ def _parse_time(text: str) -> float | None:
 
 def expand_nodes(names: str) -> list[str]:
     """Return the nodes of a list such as ``vm[1-4]``."""
-    return _ask(["scontrol", "show", "hostnames", names]).split()
+    return ask(["scontrol", "show", "hostnames", names]).split()
 
 
-def _list_rows(command: str, columns: str, *options: str) -> list[list[str]]:
-    """Return the rows of `squeue` or `sinfo`; a line without all columns, such as a notice, is no row."""
-    output = _ask([command, "--noheader", *options, f"--format={columns}"])
+def parse_fields(line: str) -> dict[str, str]:
+    """Return the fields of a line of ``scontrol -o`` that are set.
+
+    The first field of a name counts: free text, such as a `Reason`, comes last and may look like fields.
+
+    Examples
+    --------
+    >>> parse_fields("NodeName=n1 Gres=(null) RealMemory=8000 Reason=low RealMemory=7000 AllocTRES=")
+    {'NodeName': 'n1', 'RealMemory': '8000', 'Reason': 'low'}
+    """
+    fields: dict[str, str] = {}
+    for key, value in _FIELD.findall(line):
+        fields.setdefault(key, value)
+    return {key: value for key, value in fields.items() if value not in _UNSET}
+
+
+def list_rows(command: str, columns: str, *options: str) -> list[list[str]]:
+    """Return the rows of `squeue` or `sinfo`.
+
+    A line without all columns is no row, nor is one whose first column has a blank: a site may print notices.
+    """
+    output = ask([command, "--noheader", *options, f"--format={columns}"])
     count = columns.count("|") + 1
     rows = [line.split("|", count - 1) for line in output.splitlines()]
-    return [row for row in rows if len(row) == count]
+    return [row for row in rows if len(row) == count and not re.search(r"\s", row[0].strip())]
 
 
-def _ask(command: Sequence[str], seconds: float = _QUESTION_TIMEOUT_S) -> str:
+def ask(command: Sequence[str], seconds: float = _QUESTION_TIMEOUT_S) -> str:
     """Return the output of a command of Slurm; raise `SilentError` with its last line if it failed."""
     try:
         completed = execute.run(command, env=environment() | _NUMERIC_TIMES, seconds=seconds)

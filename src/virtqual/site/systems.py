@@ -36,7 +36,7 @@ NO_NAME = "is no name: it begins with a letter or _, and has letters, digits, _ 
 #: The beginning of a sentence in place of a value that only people know.
 TODO = "TODO: "
 #: Options by which jobs ask for some nodes of a partition only.
-_NODE_OPTIONS = {"--nodelist", "--exclude", "--constraint", "--nodefile"}
+_NODE_OPTIONS = {"--nodelist", "--exclude", "--constraint", "--nodefile", "--reservation"}
 _TYPE_WORDS = {
     "array": "a list",
     "boolean": "True or False",
@@ -90,6 +90,8 @@ class Partition(BaseModel, frozen=True):
     access: Annotated[Options, Field(min_length=1)]
     processor: Processor
     extras: PartitionExtras
+    #: Variables of its jobs, as ReFrame states them.
+    env_vars: tuple[tuple[Any, ...], ...] = ()
 
     @model_validator(mode="after")
     def _check_rdma(self) -> Self:
@@ -107,9 +109,15 @@ class Partition(BaseModel, frozen=True):
         return parse_options(self.extras.session_access or self.access)
 
     @property
+    def mpi_devices(self) -> list[str]:
+        """The RDMA devices that UCX is told to use, such as ``mlx5_0:1``; empty if it chooses itself."""
+        variables = {str(pair[0]): str(pair[-1]) for pair in self.env_vars}
+        return [name for name in variables.get("UCX_NET_DEVICES", "").split(",") if name and name != "all"]
+
+    @property
     def slurm_name(self) -> str:
-        """Slurm's name of the partition."""
-        return self.job_options["--partition"]
+        """Slurm's name of the partition; empty if jobs take the default one."""
+        return self.job_options.get("--partition", "")
 
     @property
     def names_nodes(self) -> bool:
@@ -167,6 +175,16 @@ class System(BaseModel, frozen=True):
             raise ValueError(
                 f"partitions: access of {native.name} and {virtual.name} is the same "
                 f"({' '.join(native.access)}): jobs of both would run on the same nodes"
+            )
+        clusters = {
+            parse_options(words).get("--clusters", "")
+            for partition in (native, virtual)
+            for words in filter(None, (partition.access, partition.extras.session_access))
+        }
+        if len(clusters) > 1:
+            raise ValueError(
+                "access: --clusters must be the same in access and extras.session_access of both partitions: "
+                "one Slurm runs both"
             )
         if bool(self.native_extras.session_access) != bool(self.virtual_extras.session_access):
             raise ValueError("extras.session_access: state it for both partitions, or for none")

@@ -69,7 +69,9 @@ def test_only_what_people_know_is_left_to_be_written(centre):
         **{"arch": "x86_64", "num_cpus": 8, "num_cpus_per_core": 2, "num_sockets": 2}
     }
     assert (system.virtual_extras.llc_bytes, system.virtual_extras.numa_nodes) == (2 * 19712 * 1024, 2)
-    assert (system.native_extras.link_gbit, system.native_extras.rdma_options) == (100, ("-d", "mlx5_0"))
+    assert (system.native_extras.link_gbit, system.native_extras.rdma_options) == (
+        *(100, ("-d", "mlx5_0", "-i", "1")),
+    )
     assert (system.native_extras.memory_mib, system.native_extras.nodes) == (171000, 8)
     assert system.native_extras.session_access[1:] == ("--account=hpcops", "--time=8:00:00")
     assert system.prefix == str(centre.path / "state/reframe")
@@ -87,9 +89,8 @@ def test_both_sides_state_the_cores_that_both_have(centre):
     show(centre, "bare", "bare.look", "8 2 2 1")
     centre.virtqual(*INIT, code=0)
     file = complete(centre)
-    assert '"num_cpus": 6,  # sinfo: CPUS of cloud-1; bare-1 has 8, and both use what both have' in (
-        file.read_text("utf-8")
-    )
+    line = "  # Slurm's CPUs of cloud-1; bare-1 has 8, and both use what both have"
+    assert f'"num_cpus": 6,{line}' in file.read_text("utf-8")
     system = systems.read(file).load()
     assert (system.cores("native"), system.cores("virtual")) == (3, 3)
     assert system.native_extras.memory_mib == int(0.9 * (197000000 // 1024))
@@ -154,7 +155,7 @@ SHOWN = (
     ('"numa_nodes": 2', '"numa_nodes": 4', "numa_nodes: states 4, but it is 2"),
     ("40370176", "2 * 2**20", "llc_bytes: states 2097152, but it is 40370176"),
     ('"link_gbit": 100', '"link_gbit": 200', "link_gbit: states 200.0, but it is 100 (rate of mlx5_0"),
-    ('["-d", "mlx5_0"]', '["-d", "mlx5_1"]', "'mlx5_1', but bare-1 has no such device: did"),
+    ('["-d", "mlx5_0", "-i", "1"]', '["-d", "mlx5_1"]', "'mlx5_1', but bare-1 has no such device: did"),
     ('"accelerator": "esxi"', '"accelerator": "kvm"', "states 'kvm', but it is esxi (clock and firmware"),
     ('state/reframe"', 'state/refame"', "refame is no directory here that can be written: make it"),
 )

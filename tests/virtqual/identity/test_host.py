@@ -1,9 +1,11 @@
 """The facts of a hypervisor's host, from its own files."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,8 @@ from made_programs import ESXCLI
 from virtqual.errors import UsageError
 from virtqual.identity import gather, host, kvm_host, seen
 
+#: Descriptions of VMs and hosts that other people have published, reduced.
+OTHERS = Path(__file__).parents[2] / "outputs/hosts"
 LIBVIRT = """<domain type='kvm'><name>n1</name><memory unit='GiB'>64</memory>
 <memoryBacking><hugepages/><locked/></memoryBacking><vcpu placement='static'>2</vcpu>
 <cputune><vcpupin vcpu='0' cpuset='0'/><vcpupin vcpu='1' cpuset='1'/></cputune>
@@ -267,3 +271,108 @@ def test_a_vcpu_on_all_cpus_is_not_pinned():
 def test_memory_in_every_unit_of_libvirt(unit, mib):
     text = re.sub(r"<memory[ >][^<]*</memory>", f"<memory unit='{unit}'>1</memory>", LIBVIRT)
     assert host.read_libvirt(text)["memory_mib"] == mib
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("dumpxml-with-notice.xml", {"vcpus": 2, "vcpus_pinned": False, "memory_pinned": False}),
+        ("edit-comment.xml", {"vcpus": 1, "memory_mib": 64}),
+        ("kubevirt-4687.xml", {"vcpus": 4, "vcpus_pinned": True, "memory_pinned": False}),
+        (
+            "kubevirt-hotplug.xml",
+            {
+                **{"vcpus": 64, "vcpus_pinned": True, "memory_pinned": True, "virtual_numa_nodes": 2},
+                **{"memory_mib": 245760, "memory_backing": "huge pages", "hardware": "pc-q35-rhel9.4.0"},
+            },
+        ),
+        ("nova-2015.xml", {"vcpus": 1, "vcpus_pinned": False, "memory_pinned": False, "memory_mib": 512}),
+        ("nova-test-pins.xml", {"vcpus": 2, "memory_pinned": False}),
+        ("numatune-all.xml", {"vcpus": 128, "vcpus_pinned": False, "memory_pinned": False}),
+        ("pin-two-cores.xml", {"vcpus": 4, "vcpus_pinned": False, "memory_pinned": False}),
+        (
+            "qemu-kubevirt.txt",
+            {"vcpus": 64, "memory_mib": 256000, "accelerator": "kvm", "hardware": "pc-q35-rhel9.4.0"},
+        ),
+        ("vmx-crlf.vmx", {"vcpus": 64, "memory_mib": 262144, "latency_sensitivity": "high"}),
+        ("vmx-debian.vmx", {"vcpus": 1, "vcpus_pinned": False, "memory_reserved": True}),
+        ("vmx-nospace.vmx", {"vcpus": 64, "hardware": "vmx-7", "memory_reserved": False}),
+        ("vmx-openebs.vmx", {"vcpus": 8, "vcpus_pinned": True, "memory_reserved": True}),
+        ("esxcli-crlf.txt", {"build": "8.0.3-24022510"}),
+        ("esxcli-wfs.txt", {"numa_nodes": 2, "cpus_per_node": 24, "memory_mib_per_node": 65261, "smt": "on"}),
+    ],
+)
+def test_vms_and_hosts_of_other_people(file, expected):
+    option = {"xml": "--libvirt", "vmx": "--vmx"}.get(file[-3:], "--qemu" if "qemu" in file else "--esxcli")
+    record = json.loads(call("host", option, OTHERS / file, code=0).output)
+    assert {key: record.get(key) for key in expected} == expected
+
+
+def test_output_of_esxcli_in_another_form_is_refused_with_the_remedy():
+    done = call("host", "--esxcli", OTHERS / "esxcli-xml.txt", code=2)
+    assert "without --formatter" in done.output
+
+
+PINNED_TO_PAIRS = LIBVIRT.replace("cpuset='0'", "cpuset='0,64'").replace("cpuset='1'", "cpuset='1,65'")
+
+
+def test_a_vcpu_on_two_cpus_is_pinned_if_they_are_one_core():
+    one_core = {0: frozenset({0, 64}), 1: frozenset({1, 65})}
+    two_cores = {cpu: frozenset({cpu}) for cpu in (0, 1, 64, 65)}
+    assert host.read_libvirt(PINNED_TO_PAIRS, one_core)["vcpus_pinned"] is True
+    assert host.read_libvirt(PINNED_TO_PAIRS, two_cores)["vcpus_pinned"] is False
+    assert "whether they are one core" in host.read_libvirt(PINNED_TO_PAIRS)["vcpus_pinned"].not_observable
+    four_threads = LIBVIRT.replace("cpuset='0'", "cpuset='0-3'").replace("cpuset='1'", "cpuset='4-7'")
+    cores = {cpu: frozenset(range(cpu // 4 * 4, cpu // 4 * 4 + 4)) for cpu in range(8)}
+    assert host.read_libvirt(four_threads, cores)["vcpus_pinned"] is True
+    assert host.read_libvirt(four_threads)["vcpus_pinned"] is False
+
+
+@pytest.mark.parametrize(
+    ("numatune", "memory_pinned"),
+    [
+        ("<memory mode='strict' nodeset='0'/>", True),
+        ("<memory nodeset='0'/>", True),
+        ("<memory mode='restrictive' nodeset='1'/>", True),
+        ("<memory mode='strict' nodeset='0-1'/>", False),
+        ("<memory mode='strict' nodeset='0-1,^1'/>", True),
+        ("<memory mode='preferred' nodeset='0'/>", False),
+        ("<memory mode='interleave' nodeset='0-1'/>", False),
+        ("<memory mode='strict' placement='auto'/>", False),
+        ("<memory placement='auto'/>", False),
+    ],
+)
+def test_memory_is_pinned_to_one_node(numatune, memory_pinned):
+    text = LIBVIRT.replace("<memory mode='strict' nodeset='0'/>", numatune)
+    assert host.read_libvirt(text)["memory_pinned"] is memory_pinned
+
+
+@pytest.mark.parametrize(
+    ("backend", "memory_pinned"),
+    [("host-nodes=0-1", False), ("host-nodes=0,host-nodes=1", False), ("host-nodes=1", True)],
+)
+def test_qemu_binds_memory_to_one_node(backend, memory_pinned):
+    bound = BOUND.replace("host-nodes=0", backend)
+    assert host.read_qemu(f"{QEMU} {bound}".split())["memory_pinned"] is memory_pinned
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sees which file a process runs")
+def test_the_version_of_another_file_than_the_one_of_that_path_is_read_from_it(tmp_path):
+    """As in a container, whose QEMU has a path that is another file, or none, on its host."""
+    binary = shutil.copy("/bin/sleep", tmp_path / "qemu-kvm")
+    with binary.open("ab") as file:
+        file.write(b"\0QEMU emulator version 8.2.0 (qemu-kvm-8.2.0-11.el9)\nCopyright\0")
+    with subprocess.Popen([binary, "60"]) as process:
+        shutil.copy("/bin/true", tmp_path / "another")
+        (tmp_path / "another").rename(binary)
+        printed = subprocess.run(["sh", "-c", kvm_host.script()], capture_output=True, text=True, check=True)
+        process.kill()
+    files = gather.parse(printed.stdout)
+    assert files.texts[f"/proc/{process.pid}/version"] == (
+        "QEMU emulator version 8.2.0 (qemu-kvm-8.2.0-11.el9)"
+    )
+    in_container = dict(files.texts) | {f"/proc/{process.pid}/exe": "/usr/libexec/qemu-kvm"}
+    vms = kvm_host.read_vms(gather.NodeFiles(in_container, {}))
+    assert vms[f"process {process.pid}"]["qemu_package"] == (
+        "QEMU 8.2.0 (qemu-kvm-8.2.0-11.el9), not of this host's packages"
+    )

@@ -31,12 +31,22 @@ NAMES = (
     "%s%n",
     "next\u2028/sys/module/kvm/parameters/ignore_msrs:FORGED",
     "return\r/sys/module/kvm/parameters/ignore_msrs:FORGED",
+    # Numbers of other VMs: virsh takes a word for a number, then for a UUID, then for a name.
+    "3",
+    "1",
+    "00000000-0000-0000-0000-000000000002",
 )
 VIRSH = """#!/bin/sh
 cd "$VMS" || exit
-case $1 in
-    list) cat names ;;
-    dumpxml) shift; [ "$1" != -- ] || shift; grep -lxF -e "$1" name.* | sed 's/^name/xml/' | xargs cat ;;
+case "$1 $2" in
+    'list --name') cat names ;;
+    'list --uuid') ls xml.* | sed 's/^xml[.]/00000000-0000-0000-0000-/' ;;
+    dumpxml*)
+        case $3 in
+            [0-9] | [0-9][0-9]) cat "xml.$(printf %012d "$3")" ;;
+            00000000-*) cat "xml.${3##*-}" ;;
+            *) grep -lxF -e "$3" name.* | sed 's/^name/xml/' | xargs cat ;;
+        esac ;;
 esac
 """
 
@@ -66,9 +76,9 @@ def test_the_names_of_vms_are_no_program(shell, tmp_path):
     write_program(programs / "virsh", VIRSH)
     (vms / "names").write_bytes("".join(f"{name}\n" for name in NAMES).encode() + b"\n")
     for number, name in enumerate(NAMES):
-        (vms / f"name.{number}").write_bytes(f"{name}\n".encode())
+        (vms / f"name.{number:012}").write_bytes(f"{name}\n".encode())
         text = name.replace("&", "&amp;").replace("<", "&lt;").replace("\r", "&#13;")
-        (vms / f"xml.{number}").write_bytes(
+        (vms / f"xml.{number:012}").write_bytes(
             f"<domain type='kvm'>\n  <name>{text}</name>\n<vcpu>{number + 1}</vcpu></domain>\n".encode()
         )
     files = gathered(shell, programs, work, VMS=str(vms))

@@ -1,6 +1,7 @@
 """From the files of a node to its record, on recorded nodes and on this one."""
 
 import json
+import os
 import subprocess
 import sys
 from functools import partial
@@ -103,6 +104,86 @@ def test_records_come_back_as_they_were():
         assert Identity.model_validate_json(json.dumps(node.plain())) == node
 
 
+def test_last_level_caches_of_all_cpus_are_summed():
+    """One CPU of each socket shows no L2, and a CPU that is shown first has no cache of the last level."""
+    node = read(OUTPUTS / "caches-missing.look")
+    assert node.topology.last_level_cache == ("4096K", "1,5")
+    assert node.topology.last_level_bytes == 3 * 4 * 2**20
+    assert not seen(read(FAULTS / "bare.look").topology.last_level_bytes)
+
+
+LOOK = (FAULTS / "guest.look").read_text("utf-8")
+NOTICES = "\x1b[1;31mMaintenance on Tuesday\x1b[0m\n/home/u is 90% full: tidy up\nvirtqual-looks fine\n"
+
+
+def print_as(task, text):
+    """Return a text as `srun --label` prints that of a task."""
+    return "".join(f"{task}: {line}\n" for line in text.splitlines())
+
+
+def test_a_look_among_what_a_site_prints():
+    whole = f"{gather.FIRST_LINE}\n{LOOK}"
+    expected = gather.parse(whole)
+    for text in (
+        NOTICES + whole + NOTICES,
+        f"{NOTICES}{whole}".replace("\n", "\r\n"),
+        print_as(0, NOTICES + whole + NOTICES),
+        print_as("00", whole) + NOTICES,
+        whole.replace(gather.FIRST_LINE, f"\x1b[0m{gather.FIRST_LINE}"),
+    ):
+        assert gather.parse(text) == expected
+
+
+def test_a_look_that_is_not_certain_is_refused():
+    whole = f"{gather.FIRST_LINE}\n{LOOK}"
+    for text, says in (
+        (
+            whole.replace("/proc/cmdline:", "srun: job 7 queued\n/proc/cmdline:"),
+            "names no file: 'srun: job 7",
+        ),
+        (whole + whole, "several nodes or tasks"),
+        (print_as(0, whole) + print_as(1, whole), "several nodes or tasks"),
+        (whole.replace(gather.LAST_LINE, ""), "not whole"),
+    ):
+        with pytest.raises(gather.GatherError, match=says):
+            gather.parse(text)
+
+
+def test_a_checksum_tells_whole_lines_in_between_from_broken_ones():
+    env = {**os.environ, "SLURMD_NODENAME": "nid000001"}
+    commands = gather.guard(gather.script(then="printf '/virtqual/a:\\303\\244\\tb\\n'\n"))
+    printed = subprocess.run(
+        ["sh", "-c", commands], capture_output=True, text=True, check=True, env=env
+    ).stdout
+    expected = gather.parse(printed)
+    assert expected.texts["/virtqual/a"] == "ä\tb"
+    assert readers.read(expected).name == "nid000001"
+    lines = printed.splitlines()
+    half = len(lines) // 2
+    between = [*lines[:half], "srun: job 7 queued", "", *lines[half:]]
+    assert gather.parse("\n".join(between)) == expected
+    assert gather.parse(print_as(3, "\n".join(between)) + NOTICES) == expected
+    # What came over a terminal or a log in Latin-1 has other bytes for what is not ASCII.
+    assert gather.parse(printed.replace("ä", "\ufffd\ufffd")).texts["/virtqual/a"] == "\ufffd\ufffd\tb"
+    broken = [*lines[:half], lines[half][:-3] + "srun: job 7 queued", lines[half][-3:], *lines[half + 1 :]]
+    for text in ("\n".join(broken), "\n".join(lines[:half] + lines[half + 1 :])):
+        with pytest.raises(gather.GatherError, match="its checksum is wrong"):
+            gather.parse(text)
+
+
+def test_a_binary_file_is_no_line_of_others():
+    node = readers.read(
+        gather.parse(
+            f"{LOOK}".replace(
+                gather.LAST_LINE,
+                f"""Binary file {gather.DMI_DIR}/x matches
+{gather.LAST_LINE}""",
+            )
+        )
+    )
+    assert node == read(FAULTS / "guest.look")
+
+
 def test_this_node():
     node = readers.read(gather.run_script())
     assert seen(node.node)
@@ -125,12 +206,23 @@ def test_this_node():
         ("mlx5_core", "15b3:1017", True, "passthrough"),
         ("mlx5_core", "15b3:1018", True, "virtual function"),
         ("iavf", "8086:1889", True, "virtual function"),
+        # QEMU 8.0 and later.
+        ("igb", "8086:10c9", True, "emulated"),
+        ("igb", "8086:10c9 1af4:1100", True, "emulated"),
+        ("igb", "8086:10c9 8086:a03c", True, "passthrough"),
+        ("igb", "8086:1521 8086:0001", True, "passthrough"),
+        ("igbvf", "8086:10ca 1af4:1100", True, "emulated"),
+        ("igbvf", "8086:10ca 8086:a03c", True, "virtual function"),
+        ("e1000e", "8086:10d3 8086:0000", True, "emulated"),
+        ("e1000e", "8086:10d3 15ad:07d0", True, "emulated"),
+        ("mlx5_core", "15b3:101b 15b3:0007", True, "passthrough"),
     ],
 )
 def test_kinds_of_adapters(driver, pci_id, guest, expected):
     unseen = NotObservable(not_observable="no PCI device")
-    assert kind(driver, pci_id or unseen, virtual_function=False, guest=guest) == expected
-    assert isinstance(kind(unseen, unseen, virtual_function=False, guest=True), NotObservable)
+    ids = [*(pci_id or "").split(), unseen, unseen][:2]
+    assert kind(driver, *ids, virtual_function=False, guest=guest) == expected
+    assert isinstance(kind(unseen, unseen, unseen, virtual_function=False, guest=True), NotObservable)
 
 
 def test_load_of_a_run():

@@ -24,14 +24,21 @@ def test_a_full_queue_is_waited_for_by_srun_which_takes_its_job_out_when_it_give
 
     monkeypatch.setattr(probe.execute, "run", run)
     partition = SimpleNamespace(
-        name="native", access=["-pnative"], processor={"num_cpus": 64}, own_scheduler=False, wait_hours=24
+        name="native",
+        access=["-pnative"],
+        processor={"num_cpus_per_core": 2},
+        own_scheduler=False,
+        wait_hours=24,
     )
-    system = SimpleNamespace(native_extras=partition, partition=lambda side: partition)
+    system = SimpleNamespace(
+        native_extras=partition, partition=lambda side: partition, cores={"native": 64, "virtual": 32}.get
+    )
     with pytest.raises(InfrastructureError, match="partition native: srun: error: Unable to allocate"):
         probe.probe_node(system, "native", print, wait_hours=asked_hours)
     ((line, seconds),) = asked
     assert f"--immediate={hours * 3600:.0f}" in line
     assert "-pnative" in line
+    assert "--cpus-per-task=64" in line
     assert seconds > hours * 3600 + 300
 
 

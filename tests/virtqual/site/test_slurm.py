@@ -11,7 +11,7 @@ import pytest
 
 from made_programs import write_program
 from virtqual.errors import InfrastructureError
-from virtqual.site import held, slurm
+from virtqual.site import held, partitions, slurm
 from virtqual.site.options import parse_options
 from virtqual.site.systems import Partition
 
@@ -164,11 +164,14 @@ def test_steps_that_are_left_are_ended_and_slurms_own_are_not(commands):
 def test_nodes_that_access_names_are_those_that_are_watched(commands):
     commands("scontrol", "vm1\nvm2")
     nodes = ["vm1", "vm2", "vm3"]
-    assert slurm.select_nodes(partition("-p", "vm"), nodes) == set(nodes)
-    assert slurm.select_nodes(partition("--nodelist=vm[1-2]"), nodes) == {"vm1", "vm2"}
-    assert slurm.select_nodes(partition("-x", "vm[1-2]"), nodes) == {"vm3"}
+    assert partitions.select_nodes(partition("-p", "vm"), nodes) == set(nodes)
+    assert partitions.select_nodes(partition("--nodelist=vm[1-2]"), nodes) == {"vm1", "vm2"}
+    assert partitions.select_nodes(partition("-x", "vm[1-2]"), nodes) == {"vm3"}
     # A session asks with options of its own.
-    assert slurm.select_nodes(partition("-p", "vm", session=["-pvm", "-wvm[1-2]"]), nodes) == {"vm1", "vm2"}
+    assert partitions.select_nodes(partition("-p", "vm", session=["-pvm", "-wvm[1-2]"]), nodes) == {
+        "vm1",
+        "vm2",
+    }
     assert partition("-p", "vm", session=["--partition=long"]).slurm_name == "long"
     assert partition("-p", "vm", "--partition=other").slurm_name == "other"
 
@@ -212,16 +215,17 @@ class CountedSizes(dict):
 
     looks = 0
 
-    def values(self):
+    def items(self):
         self.looks += 1
-        return super().values()
+        return super().items()
 
 
 def test_the_size_of_most_nodes_is_found_once():
     """A draft for a thousand nodes took a minute: it was found for each node, and again for each pair."""
-    sizes = CountedSizes({f"vm{number}": slurm.NodeSize(8, 4, None) for number in range(8)})
-    sizes["vm8"] = slurm.NodeSize(4, 2, None)
-    partition = slurm.SlurmPartition("vm", sizes, 60, ["ALL"], ["ALL"])
+    sizes = CountedSizes({f"vm{number}": partitions.NodeSize(8, 4, None) for number in range(8)})
+    sizes["vm8"] = partitions.NodeSize(4, 2, None)
+    partition = partitions.SlurmPartition("vm", sizes)
     assert (len(partition.common_nodes), partition.other_nodes) == (8, ["vm8"])
-    assert partition.common_size == slurm.NodeSize(8, 4, None)
+    assert partition.common_size == partitions.NodeSize(8, 4, None)
+    assert partition.common_kind is partition.common_kind
     assert sizes.looks == 1
