@@ -49,22 +49,32 @@ def parse(text: str) -> FioRun:
     """Read the JSON of a run; numbers that contradict each other are refused."""
     # Notes of a running fio may precede the document.
     with read_json(NAME, text[max(text.find("{"), 0) :]) as document:
-        jobs = {job["jobname"]: _read_job(job) for job in document["jobs"]}
-        options = _read_options(document["global options"])
+        if not (version := document["fio version"]).startswith("fio-3."):
+            raise OutputError(NAME, f"{version} prints other keys and units than {NAME.versions}")
+        options = _read_options(document.get("global options", {}))
+        jobs = {job["jobname"]: _read_job(job, options) for job in document["jobs"]}
     if len(jobs) != len(document["jobs"]):
         raise OutputError(NAME, "two jobs have one name")
     return FioRun(options, jobs)
 
 
-def _read_job(job: dict[str, Any]) -> FioJob:
+def _read_job(job: dict[str, Any], options: dict[str, str]) -> FioJob:
     name = job["jobname"]
     if error := job["error"]:
         raise OutputError(NAME, f"job {name} failed: {os.strerror(error)}")
-    side = job["read"] if "read" in job["job options"]["rw"] else job["write"]
+    own = _read_options(job["job options"])
+    # fio reads if it is not told otherwise.
+    side = job["read"] if "read" in (options | own).get("rw", "read") else job["write"]
+    if "percentile" not in side["clat_ns"]:
+        raise OutputError(NAME, f"job {name} has no percentiles: run it without gtod_reduce")
+    if job["read"]["total_ios"] and job["write"]["total_ios"]:
+        raise OutputError(NAME, f"job {name} both reads and writes")
     runtime = side["runtime"] / 1000
+    # Before 3.2, fio printed no more than whole KiB/s.
+    bandwidth = side["bw_bytes"] if "bw_bytes" in side else side["bw"] * 1024
     for label, total, rate in (
         ("operations", side["total_ios"], side["iops"]),
-        ("bytes", side["io_bytes"], side["bw_bytes"]),
+        ("bytes", side["io_bytes"], bandwidth),
     ):
         # The first requests in flight may be counted in the rate alone.
         if not (total > 0 and abs(rate * runtime / total - 1) <= max(_TOLERANCE, 70 / side["total_ios"])):
@@ -73,8 +83,7 @@ def _read_job(job: dict[str, Any]) -> FioJob:
     median, p99 = (percentiles[key] / 1000 for key in ("50.000000", "99.000000"))
     if not 0 < median <= p99 < math.inf:
         raise OutputError(NAME, f"job {name}: half of the requests take {median} us, 99 % {p99} us")
-    options = _read_options(job["job options"])
-    return FioJob(options, side["iops"], side["bw_bytes"] / 1e6, runtime, median, p99)
+    return FioJob(own, side["iops"], bandwidth / 1e6, runtime, median, p99)
 
 
 def _read_options(options: dict[str, Any]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""IOR 4.x and its mdtest: rates of data and of file operations, from JSON and from tables."""
+"""IOR 3.3 to 4.1 and mdtest 4.x: rates of data and of file operations, from JSON and from tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from virtqual.programs.text import (
     single,
 )
 
-IOR, MDTEST = Program("IOR", "versions 4.x"), Program("mdtest", "versions 4.x")
+IOR, MDTEST = Program("IOR", "versions 3.3 to 4.1"), Program("mdtest", "versions 4.x")
 # Phases of mdtest, by the name of each in its tables.
 OPERATIONS = {"File creation": "create", "File stat": "stat", "File removal": "remove"}
 _MIB = 2**20
@@ -80,18 +80,29 @@ def parse(text: str) -> IorRun:
         (test,) = document["tests"]
         parameters = test["Parameters"]
         summary = {entry["operation"]: entry for entry in document["summary"]}
-        results = {entry["access"]: entry for entry in test["Results"]}
+        results = _list_results(test["Results"])
         (tasks,) = {entry["numTasks"] for entry in document["summary"]}
         size = parameters["blockSize"] * parameters["segmentCount"] * tasks
         rates = {
             access: _read_rate(access, results[access], summary[access], size) for access in ("write", "read")
         }
         version, ended, capacity = document["Version"], document["Finished"], test["Capacity"]
-    if len(document["summary"]) != 2 or len(test["Results"]) != 2:
+    if len(document["summary"]) != 2:
         raise OutputError(IOR, "it did not write once and read once")
     date(IOR, ended, "%a %b %d %H:%M:%S %Y", "end")
     parameters = {name: str(value) for name, value in parameters.items()}
     return IorRun(version, parameters, tasks, _read_size(IOR, capacity), rates["write"], rates["read"])
+
+
+def _list_results(results: list[Any]) -> dict[str, dict[str, Any]]:
+    """Return the results of one write and one read by access."""
+    # Version 3.3 has a list for each repetition, and counts the removal.
+    if results and isinstance(results[0], list):
+        (results,) = results
+    results = [result for result in results if result["access"] != "remove"]
+    if len(results) != 2:
+        raise OutputError(IOR, "it did not write once and read once")
+    return {result["access"]: result for result in results}
 
 
 def _read_size(program: str, text: str) -> float:
@@ -107,7 +118,7 @@ def _read_rate(access: str, result: dict[str, Any], summary: dict[str, Any], siz
     rate: float = result["bwMiB"]
     seconds = result["totalTime"]
     # The time is printed with four decimals.
-    if not (rate > 0 and abs(size / _MIB / rate - seconds) <= 1e-3 * seconds + 1e-4):
+    if not (0 < rate < math.inf and abs(size / _MIB / rate - seconds) <= 1e-3 * seconds + 1e-4):
         raise OutputError(IOR, f"{access}: {rate} MiB/s in {seconds} s are not {size} bytes")
     if not math.isclose(rate, summary["bwMeanMIB"], rel_tol=1e-6, abs_tol=1e-4):
         raise OutputError(IOR, f"{access}: {rate} MiB/s, in its summary {summary['bwMeanMIB']}")
@@ -118,6 +129,8 @@ def parse_mdtest(text: str) -> MdtestRun:
     """Read the tables of a run with ``-P``; a rate that its files and its time contradict is refused."""
     refuse_lines(MDTEST, r"ERROR|WARNING|FAIL", text)
     head = single(MDTEST, r"^mdtest-(\S+) was launched with (\d+) total task", text, "first line")
+    if not head[1].startswith("4."):
+        raise OutputError(MDTEST, f"version {head[1]} prints other tables than {MDTEST.versions}")
     asked = single(MDTEST, r"^Command line used: \S+(( '[^'\n]*')*)$", text, "command line")
     system = single(MDTEST, r"^FS +: (\S+ \S+) ", text, "size of the file system")
     shift = single(MDTEST, r"Shifting ranks by (\d+) for each phase", text, "shift of the ranks")
@@ -126,18 +139,25 @@ def parse_mdtest(text: str) -> MdtestRun:
     date(MDTEST, end[1], "%m/%d/%Y %H:%M:%S", "end")
     if head[2] != counts[1]:
         raise OutputError(MDTEST, f"{head[2]} tasks in its first line, {counts[1]} in its table")
-    rates, times = _read_table("rate", text), _read_table("time", text)
+    (unit, times), (_, rates) = _read_table("time", text), _read_table("rate", text)
     files = int(counts[2])
     for name, rate in rates.items():
-        if abs(files / rate - times[name]) > _HALF * (1 + times[name] / rate):
-            raise OutputError(MDTEST, f"{name}: {rate} a second in {times[name]} s are not {files} files")
+        # Version 4.1 prints the milliseconds of one operation.
+        count, shown = (1000, "ms each") if unit else (files, "s")
+        if abs(count / rate - times[name]) > _HALF * (1 + times[name] / rate):
+            raise OutputError(
+                MDTEST, f"{name}: {rate} a second in {times[name]} {shown} are not {files} files"
+            )
     options = tuple(re.findall(r"'([^']*)'", asked[1]))
     size = _read_size(MDTEST, system[1])
     return MdtestRun(head[1], options, int(counts[1]), files, size, int(shift[1]), rates)
 
 
-def _read_table(kind: str, text: str) -> dict[str, float]:
-    head = single(MDTEST, rf"^SUMMARY {kind}: \(of 1 iterations\)$", text, f"table of the {kind}")
+def _read_table(kind: str, text: str) -> tuple[str | None, dict[str, float]]:
+    """Return the unit of a table, if it states one, and its values by operation."""
+    units = {"rate": "ops/sec", "time": "ms/op"}
+    pattern = rf"^SUMMARY {kind}(?: \(in ({units[kind]})\))?: \(of 1 iterations\)$"
+    head = single(MDTEST, pattern, text, f"table of the {kind}")
     table = text[head.end() :].partition("SUMMARY")[0]
     values = {}
     for label, name in OPERATIONS.items():
@@ -146,4 +166,4 @@ def _read_table(kind: str, text: str) -> dict[str, float]:
         values[name] = read(MDTEST, row[1], label)
         if {row[2], row[3]} != {row[1]}:
             raise OutputError(MDTEST, f"{label}: one iteration has several values: {row[0].strip()}")
-    return values
+    return head[1], values

@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, Program, check_product, find_all, single, whole_number
+from virtqual.programs.text import (
+    OutputError,
+    Program,
+    check_product,
+    find_all,
+    refuse_not_finite,
+    single,
+    whole_number,
+)
 
 NAME = Program("likwid-bench", "versions 5.x")
 _PLACE = r"^Group: 0 Thread (\d+) .*running on hwthread (\d+) - Vector length \d+ Offset \d+$"
@@ -31,7 +39,10 @@ def parse(text: str) -> LikwidRun:
     def value(label: str, pattern: str = r"(\S+)") -> str:
         return single(NAME, rf"^{re.escape(label)}:\s+{pattern}\n", text, f"line {label!r}")[1]
 
+    refuse_not_finite(NAME, text)
     threads = int(single(NAME, r"^Using (\d+) threads$", text, "number of threads")[1])
+    if not find_all(_PLACE, text):
+        single(NAME, _PLACE, text, "place of a thread")
     places = {int(match[1]): int(match[2]) for match in find_all(_PLACE, text)}
     if len(find_all(_PLACE, text)) != threads or places.keys() != set(range(threads)):
         raise OutputError(NAME, f"{threads} threads were used, {len(places)} say where they ran")

@@ -5,7 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, Program, date, find_all, positive, refuse_lines, single
+from virtqual.programs.text import (
+    OutputError,
+    Program,
+    date,
+    find_all,
+    positive,
+    refuse_lines,
+    refuse_not_finite,
+    single,
+)
 
 NAME = Program("MILC", "builds of version 7")
 # In double precision, and as older versions print it.
@@ -35,6 +44,7 @@ class MilcRun:
 def parse(text: str) -> MilcRun:
     """Read the output of a run over one set of parameters, in which all solves converged."""
     refuse_lines(NAME, "NOT converged|not converge|NO CONVERGENCE|terminate", text)
+    refuse_not_finite(NAME, text)
     version = single(NAME, r"^MIMD version (7(?:\.\d+)*)\b.*$", text, "version line")[1]
     nodes = single(NAME, r"^Machine = .*, with (\d+) nodes$", text, "machine line")[1]
     begin = single(NAME, r"^WARMUPS COMPLETED$", text, "end of the warm-up")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ from virtqual.programs.text import OutputError, Program, find_all, line_of, numb
 NAME = Program("mpiP", "versions 3.4 and 3.5")
 # Start-ups of two runs differ a little: their difference is that of their steps within this share.
 STEPS_TOLERANCE = 0.2
+# Times have three digits.
+_ROUNDING = 0.0101
 _LINE = "-{75}"
 _HEADER = rf"^{_LINE}\n@--- MPI Time \(seconds\) -+\n{_LINE}\nTask    AppTime    MPITime     MPI%\n"
 
@@ -69,9 +72,17 @@ def parse(text: str) -> Profile:
             NAME, f"the table at line {first} is not a row for each of {tasks} tasks and their sum"
         )
     seconds, mpi = [], []
-    for line, row in enumerate(rows[:-1], first):
+    for line, row in enumerate(rows, first):
         seconds.append(positive(NAME, row[1], f"AppTime at line {line}"))
         mpi.append(number(NAME, row[2], f"MPITime at line {line}"))
         if not 0 <= mpi[-1] <= seconds[-1]:
             raise OutputError(NAME, f"line {line}: {mpi[-1]} s of {seconds[-1]} s in MPI")
-    return Profile(tuple(seconds), tuple(mpi))
+        share = 100 * mpi[-1] / seconds[-1]
+        if abs(number(NAME, row[3], f"MPI% at line {line}") - share) > _ROUNDING * share + 0.0051:
+            raise OutputError(NAME, f"line {line}: {mpi[-1]} s of {seconds[-1]} s are not {row[3]} %")
+    for what, (*tasks_own, total) in (("AppTime", seconds), ("MPITime", mpi)):
+        if abs(math.fsum(tasks_own) - total) > _ROUNDING * total:
+            raise OutputError(
+                NAME, f"{what} of the tasks adds up to {math.fsum(tasks_own):g} s, not {total:g} s"
+            )
+    return Profile(tuple(seconds[:-1]), tuple(mpi[:-1]))

@@ -17,7 +17,10 @@ from virtqual.programs.text import (
     single,
 )
 
-NAME = Program("NAMD", "versions 2.x and 3.x")
+NAME = Program("NAMD", "versions 2.9 to 3.0 and builds of its repository")
+_VERSION = r"^Info: NAMD +([23]\.\w[\w.]*|Git-\d{4}-\d\d-\d\d) +for \S+$"
+# Charm++ prints either line, or both.
+_END = r"^(?:Program finished\.\n)?(?:\[Partition 0\]\[Node 0\] )?End of program$|^Program finished\.$"
 _WALL = r"^WallClock: (\d+\.\d{6})  CPUTime: \d+\.\d{6}  Memory: .*$"
 
 
@@ -56,7 +59,7 @@ def parse(text: str) -> NamdRun:
     def find_value(pattern: str, what: str) -> str:
         return single(NAME, pattern, text, what)[1]
 
-    version = find_value(r"^Info: NAMD +([23]\.\w[\w.]*) +for \S+$", "version line")
+    version = find_value(_VERSION, "version line")
     processes = find_value(
         r"^Info: Running on (\d+) processors, \d+ nodes, \d+ physical nodes\.$", "processors"
     )
@@ -64,7 +67,7 @@ def parse(text: str) -> NamdRun:
     what = "interval of energies"
     interval = int(positive(NAME, find_value(r"^Info: ENERGY OUTPUT STEPS +(\d+)$", what), what))
     wall_clock = positive(NAME, find_value(_WALL, "line 'WallClock'"), "wall clock")
-    find_value(r"^(?:\[Partition 0\]\[Node 0\] )?(End of program)$", "end of program")
+    single(NAME, _END, text, "end of program")
     last = int(find_value(r"^WRITING VELOCITIES TO OUTPUT FILE AT STEP (\d+)$", "final velocities"))
     begin, steps = _last_part(text)
     energy, start = _energy(text, begin)

@@ -47,7 +47,7 @@ def parse(text: str, smallest: int, largest: int) -> list[NetpipeRow]:
     for line, row in enumerate(text.splitlines(), 1):
         match = _ROW.fullmatch(row)
         if not match:
-            raise OutputError(NAME, f"line {line} is not a result row: {row!r}")
+            raise OutputError(NAME, f"line {line} is not a row as {NAME.versions} print it: {row!r}")
         size = int(match[1])
         bandwidth = positive(NAME, match[2], f"bandwidth at {size} B")
         rounding = _BANDWIDTH_STEP / 2 / bandwidth

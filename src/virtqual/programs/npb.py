@@ -1,13 +1,20 @@
-"""NAS Parallel Benchmarks 3.x (MPI): the report at the end of every benchmark."""
+"""NAS Parallel Benchmarks 2.3 to 3.4 (MPI): the report at the end of every benchmark."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, Program, check_product, single, whole_number
+from virtqual.programs.text import (
+    OutputError,
+    Program,
+    check_product,
+    refuse_not_finite,
+    single,
+    whole_number,
+)
 
-NAME = Program("NPB", "versions 3.x for MPI")
+NAME = Program("NPB", "versions 2.3 to 3.4 for MPI")
 # A label of at most 16 characters, padded, and its value; without a blank before "=" in some versions.
 _LINE = re.compile(r" (\S.{13}\S{0,2}) {0,2}= +(\S.*)", re.ASCII)
 
@@ -36,9 +43,10 @@ def parse(text: str) -> NpbRun:
 
     def find_value(label: str) -> str:
         if label not in report:
-            raise OutputError(NAME, f"the report lacks {label!r}")
+            raise OutputError(NAME, f"no {label!r} in the report as {NAME.versions} print it")
         return report[label]
 
+    refuse_not_finite(NAME, text[: end.start()])
     if find_value("Verification") != "SUCCESSFUL":
         raise OutputError(NAME, f"verification: {report['Verification']}")
     tasks = whole_number(NAME, find_value("Total processes"), "tasks")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from virtqual.programs import sizes
 from virtqual.programs.text import NUMBER, OutputError, Program, number, refuse_lines, single
 
-NAME = Program("OpenFOAM", "versions of OpenCFD")
+NAME = Program("OpenFOAM", "versions of OpenCFD and of the Foundation")
 #: The edge of the cavity, m, and the speed of its lid, m/s.
 EDGE_M, LID_M_PER_S = 0.1, 1.0
 #: Residuals below which the solver of a field ends.
@@ -67,9 +67,12 @@ def _match_solution(field: str) -> str:
 _CONTINUITY = (
     rf"time step continuity errors : sum local = ({NUMBER}), global = {NUMBER}, cumulative = {NUMBER}"
 )
+# OpenCFD's builds state "OPENFOAM=2206" since v1812; before, and in the Foundation's, the version is first.
+_BUILD = r"^Build +: (?:.*\bOPENFOAM=(\d+)\b.*|v?(\d+(?:\.[\dx]+)*|dev)(?:-\w+)?)$"
 #: The lines of a time step.
 _STEP = (
-    rf"Time = ({NUMBER})",
+    # The Foundation's versions from 9 on print a unit.
+    rf"Time = ({NUMBER})s?",
     rf"Courant Number mean: {NUMBER} max: {NUMBER}",
     *map(_match_solution, ("Ux", "Uy", "Uz")),
     *(_match_solution("p"), _CONTINUITY) * 2,
@@ -89,19 +92,23 @@ class OpenfoamRun:
 def parse(text: str, steps: int) -> OpenfoamRun:
     """Read the log of exactly one run of so many time steps."""
     refuse_lines(NAME, "^--> FOAM FATAL", text)
-    version = single(NAME, r"^Build +: .*\bOPENFOAM=(\d+)\b.*$", text, "version")[1]
+    build = single(NAME, _BUILD, text, "version")
     processes = int(single(NAME, r"^nProcs : (\d+)$", text, "number of processes")[1])
     begin = single(NAME, r"^Starting time loop$", text, "begin of the time loop").end()
     end = single(NAME, r"^End$", text, "end of the time loop")
     if (rest := text[end.end() :].strip()) not in ("", "Finalising parallel run"):
         raise OutputError(NAME, f"{rest[:60]!r} follows the end of the run")
     lines = [line for line in text[begin : end.start()].split("\n") if line]
-    if len(lines) != steps * len(_STEP):
+    if lines and not any("Solving for Uz," in line for line in lines):
+        raise OutputError(
+            NAME, "no line 'Solving for Uz': the case has two dimensions, the check's has three"
+        )
+    if not lines or len(lines) != steps * len(_STEP):
         raise OutputError(NAME, f"{len(lines)} lines in the time loop, {steps} steps have {len(_STEP)} each")
     rows = [_read_step(lines[first : first + len(_STEP)]) for first in range(0, len(lines), len(_STEP))]
     _check_times([row[0] for row in rows])
     _check_convergence(rows)
-    return OpenfoamRun(version, processes, clock_time=int(rows[-1][-1]))
+    return OpenfoamRun(build[1] or build[2], processes, clock_time=int(rows[-1][-1]))
 
 
 def _read_step(lines: Sequence[str]) -> list[float]:
@@ -167,7 +174,11 @@ def write_case(cells: int, steps: int, ranks: int) -> dict[str, str]:
         "system/fvSolution": _format_file(_SOLUTION),
         "system/fvSchemes": _format_file(_SCHEMES),
         "system/decomposeParDict": _format_file(decomposition),
-        "constant/transportProperties": _format_file({"nu": "[0 2 -1 0 0 0 0] 0.01"}),
+        # The Foundation's versions from 10 on read the other name.
+        **dict.fromkeys(
+            ("constant/transportProperties", "constant/physicalProperties"),
+            _format_file({"nu": "[0 2 -1 0 0 0 0] 0.01"}),
+        ),
         "0/U": _format_file(_VELOCITY, "volVectorField"),
         "0/p": _format_file(_PRESSURE, "volScalarField"),
     }

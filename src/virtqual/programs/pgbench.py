@@ -9,10 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from virtqual.programs.offered import DROPPED_S, OfferedLoad
-from virtqual.programs.text import OutputError, Program, find_all, number, positive, single, whole_number
+from virtqual.programs.text import (
+    OutputError,
+    Program,
+    find_all,
+    number,
+    positive,
+    refuse_lines,
+    single,
+    whole_number,
+)
 
 NAME = Program("pgbench", "PostgreSQL 15 and later")
+_OLDEST = 15
+# Such as 16.2, 19beta4 or 20devel; packages add their own in brackets.
+_VERSION = r"\A^pgbench \(((\d+)(?:\.\d+)*(?:(?:devel|alpha|beta|rc)\d*)?)(?![\w.]).*\)$"
 _THREAD = re.compile(r"(?:\d+ \d+ \d+ 0 \d+ \d{1,6} \d+\n)+", re.ASCII)
+_ABORTED = r"^pgbench: (?:error|fatal):|Run was aborted"
 _STEP_MS = 0.0006
 """More than half of the last digit of a printed time."""
 Counts = NDArray[np.int64]
@@ -37,7 +50,12 @@ class PgbenchRun:
 def parse(text: str) -> PgbenchRun:
     """Read what pgbench printed, the CPU time of its process, and the log of each of its threads."""
     head, *logs = text.split("thread\n")
-    version = single(NAME, r"\A^pgbench \(([0-9.]+)\b.*\)$", head, "version")[1]
+    refuse_lines(NAME, _ABORTED, head)
+    version = single(NAME, _VERSION, head, "version")
+    if int(version[2]) < _OLDEST:
+        raise OutputError(
+            NAME, f"version {version[1]} does not count failed transactions: use {NAME.versions}"
+        )
     mode = single(NAME, r"^query mode: (\w+)$", head, "query mode")[1]
     script = single(NAME, r"^transaction type: (.+)$", head, "transaction type")[1]
     single(NAME, r"^number of failed transactions: 0 \(0\.000%\)$", head, "line without failed transactions")
@@ -69,7 +87,20 @@ def parse(text: str) -> PgbenchRun:
         offered = _read_offered(head, logs, counts["transactions"], cores)
     elif find_all("^rate limit", head):
         raise OutputError(NAME, "the log of its transactions is missing")
-    return PgbenchRun(version, script, mode=mode, rate=rate, offered=offered, **counts)
+    elif not find_all("^latency stddev", head):
+        _check_closed_loop(head, counts["clients"], rate)
+    return PgbenchRun(version[1], script, mode=mode, rate=rate, offered=offered, **counts)
+
+
+def _check_closed_loop(head: str, clients: int, rate: float) -> None:
+    """Raise OutputError unless rate and latency, which pgbench takes from one another, keep all busy."""
+    printed = single(NAME, r"^latency average = (\S+) ms$", head, "mean latency")[1]
+    latency = positive(NAME, printed, "mean latency")
+    busy = rate * latency / 1000
+    if abs(busy - clients) > (_STEP_MS / latency + 1e-3) * clients:
+        raise OutputError(
+            NAME, f"{rate:g} a second of {printed} ms keep {busy:.4g} of {clients} clients busy"
+        )
 
 
 def _read_offered(head: str, logs: list[str], transactions: int, cores: float) -> OfferedLoad:

@@ -1,4 +1,4 @@
-"""stress-ng 0.15 to 0.19: the operations of one stressor and their time, from its YAML file.
+"""stress-ng 0.15 to 0.22: the operations of one stressor and their time, from its YAML file.
 
 An operation is what this version of the stressor counts as one ("bogo operation"): do not compare versions.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from virtqual.programs.text import Program, check_product, positive, single
+from virtqual.programs.text import OutputError, Program, check_product, positive, single
 
-NAME = Program("stress-ng", "versions 0.15 to 0.19")
+_OLDEST, _NEWEST = 15, 22
+NAME = Program("stress-ng", "versions 0.15 to 0.22")
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,16 @@ def parse(text: str) -> StressNgRun:
     def value(key: str, pattern: str) -> str:
         return single(NAME, rf"^ {{6}}{key}: {pattern}$", text, f"line {key!r}")[1]
 
+    version = value("stress-ng-version", r"'?(\d+\.\d\d\.\d\d)'?")
+    if not _OLDEST <= int(version.split(".")[1]) <= _NEWEST:
+        raise OutputError(NAME, f"version {version} may count other operations: use {NAME.versions}")
     stressor = single(NAME, r"^ {4}- stressor: (\S+)$", text, "one stressor")[1]
     single(NAME, r"^\.\.\.$", text, "end of the file")
     operations, time = value("bogo-ops", r"(\d+)"), value("wall-clock-time", r"(\d+\.\d{6})")
     rate = value("bogo-ops-per-second-real-time", r"(\d+\.\d{6})")
     check_product(NAME, "rate x time", operations, rate, time)
     return StressNgRun(
-        version=value("stress-ng-version", r"'?(0\.1[5-9]\.\d\d)'?"),
+        version=version,
         page=int(value("pagesize", r"(\d+)")),
         stressor=stressor,
         operations=int(operations),

@@ -13,11 +13,13 @@ from virtqual.programs import (
     ior,
     lammps,
     mpip,
+    namd,
     netpipe,
     openfoam,
     osu,
     pgbench,
     pointer_chase,
+    stream,
     text,
     web_load,
 )
@@ -648,7 +650,7 @@ def test_two_runs_in_one_file_are_refused(name):
         ("lammps.lj.out", "Loop time of 0.67836", "Loop time of 0.87836", "loop time x timesteps/s"),
         ("npb.cg.out", " Version  ", " Class    ", "a broken or a second line"),
         ("npb.cg.out", " Version  ", "#Version  ", "a broken or a second line"),
-        ("npb.cg.out", " Version  ", " Edition  ", "the report lacks 'Version'"),
+        ("npb.cg.out", " Version  ", " Edition  ", "no 'Version' in the report as versions 2.3 to 3.4"),
         ("namd.water.out", "-31164.9703", "-311649703", "the sum of its terms"),
         ("milc.su3_rhmd_hisq.out", "Time = 7.635632e+00", "Time = 7.635632e+07", "is longer than from"),
         ("milc.su3_rhmd_hisq.out", "CHECK: delta S", "CHECK: delta", "0 complete changes of the action"),
@@ -670,11 +672,14 @@ def test_two_runs_in_one_file_are_refused(name):
         ("fio.out", '"eta" : 0', '"error" : 5', "the key 'error' appears twice, with different values"),
         ("fio.out", '"size" : "64M"', '"size" : 64', "an option is no text: .*'size': 64"),
         ("fio.out", '"50.000000" : 75264', '"50.000000" : 752640', "half of the requests take 752.64 us"),
-        ("fio.out", '"global options"', '"options"', "no key 'global options' as versions 3.x print it"),
+        ("fio.out", '"fio-3', '"fio-2', "fio-2.* prints other keys and units than ver"),
+        ("fio.out", '"rw" : "randread"', '"rw" : "randrw"', "job random_read has no percentiles"),
+        ("fio.out", '"total_ios" : 0', '"total_ios" : 5', "job random_read both reads and writes"),
+        ("fio.out", '"percentile"', '"percentage"', "job random_read has no percentiles: run it without"),
         ("fio.out", '"jobs"', '"jobs', "it is not JSON, or cut off"),
         ("ior.out", '"bwMiB": 2201.5899', '"bwMiB": 201.5899', "write: 201.5899 MiB/s in 0.0145 s are not"),
         ("ior.out", '"bwMeanMIB": 9024.2539', '"bwMeanMIB": 9024.3', "read: .* MiB/s, in its summary 9024.3"),
-        ("ior.out", '"access": "read"', '"access": "rate"', "no key 'read' as versions 4.x print it"),
+        ("ior.out", '"access": "read"', '"access": "rate"', "no key 'read' as versions 3.3 to 4.1 print it"),
         ("ior.out", '"Finished"', '"Version"', "the key 'Version' appears twice, with different values"),
         ("ior.out", '"segmentCount": 1', '"blockSize": 1', "the key 'blockSize' appears twice"),
         ("ior.out", '"Finished": "Fri', '"Finished": "', "end: .* is not a date"),
@@ -703,6 +708,9 @@ def test_two_runs_in_one_file_are_refused(name):
         ("pgbench.out", "max 3.702", "max 3.704", "largest lag 3.704 ms, by its log 3.702"),
         ("pgbench.peak.out", "processed: 4716", "processed: 9716", "9716 transactions in 1 s are not"),
         ("pgbench.peak.out", "processed: 4716", "processed: 2316", "2316 transactions in 1 s are not"),
+        ("pgbench.peak.out", "tps = 4", "tps = 3", "ms keep 3.15 of 4 clients busy"),
+        ("pgbench.peak.out", "tps = 4", "pgbench: error: x\ntps = 4", "line .*: pgbench: error: x"),
+        ("pgbench.peak.out", "pgbench (1", "pgbench (0", "does not count failed transactions: use Post"),
         ("pgbench.peak.out", "\ntps", "\nrate limit\ntps", "the log of its transactions is missing"),
         ("hpl.out", "     0 tests completed and failed", "     1 tests completed and failed", "1 failed"),
         ("hpl.out", "2.24531530e-03 ...... PASSED", "2.24531530e+03 ...... FAILED", "FAILED"),
@@ -713,6 +721,16 @@ def test_two_runs_in_one_file_are_refused(name):
         ("wrf.em_b_wave.out", "SUCCESS COMPLETE", "FATAL CALLED FROM", "FATAL"),
         ("wrf.em_b_wave.out", "_01:00:00 on", "_01:05:00 on", "steps are missing"),
         ("mpip.wrf-12-steps.out", "Assignment      : 1 vm", "Assignment      : ", "each of 1 tasks"),
+        ("mpip.wrf-12-steps.out", "39.82", "49.82", "line 20: 0.856 s of 2.15 s are not 49"),
+        ("mpip.wrf-12-steps.out", " 4.291      1.970    45.91", " 4.491  1.970  43.87", "adds up to 4.291"),
+        ("mpip.wrf-12-steps.out", " 4.291      1.970    45.91", " 4.291  2.970  69.21", "adds up to 1.97"),
+        ("milc.su3_rhmd_hisq.out", "delta S = -1.", "delta S = nan\n-1.", "not a finite number: .*delta S"),
+        ("npb.cg.out", "Zeta is ", "Zeta is NaN ", "not a finite number: .*Zeta"),
+        ("likwid.triad.out", "MFlops/s:\t", "MFlops/s:\tinf\t", "not a finite number: .*inf"),
+        ("ior.out", '"bwMiB": 2201.5899', '"bwMiB": Infinity', "write: inf MiB/s in 0.0145 s are not"),
+        ("mdtest.out", "mdtest-4.0.0", "mdtest-3.3.0", "version 3.3.0 prints other tables"),
+        ("stress-ng.vm.out", "-version: 0.15", "-version: 0.14", "version 0.14.06 may count other"),
+        ("namd.water.out", "for Linux", "from Linux", "no version line as versions 2.9 to 3.0"),
         ("mpip.wrf-12-steps.out", ": 3.5.0", ": 2.8.2", "version 3.4 or 3.5"),
         ("milc.su3_rhmd_hisq.out", "OK converged", "NOT converged", "NOT converged"),
         ("milc.su3_rhmd_hisq.out", "delta S = -1", "delta S = -", "changes of the action"),
@@ -762,3 +780,67 @@ def test_an_output_without_a_part_is_refused_with_its_reason(name, pattern, othe
     with pytest.raises(OutputError) as error:
         PARSERS[name](text)
     assert f" output: {message}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        # Lines of public logs of OpenCFD's builds, then of the Foundation's.
+        ("Build  : _8993af73-20221106 OPENFOAM=2206 patch=221104 version=2206", "2206"),
+        ("Build  : 51ed7a6034-20230103 OPENFOAM=2212 version=v2212", "2212"),
+        ("Build  : v1906 OPENFOAM=1906", "1906"),
+        ("Build  : v1712", "1712"),
+        ("Build  : 2.4.0-f0842aea0e77", "2.4.0"),
+        ("Build  : 4.x-1214e6ab8a9f", "4.x"),
+        ("Build  : 7", "7"),
+        ("Build  : 10-c4cf895ad8fa", "10"),
+        ("Build  : dev-f3775ac96129", "dev"),
+    ],
+)
+def test_the_build_of_openfoam_is_read_as_others_print_it(line, version):
+    text = re.sub(r"^Build .*$", line, read("openfoam.out"), flags=re.MULTILINE)
+    assert openfoam.parse(text, steps=10).version == version
+    # The Foundation's versions from 9 on print the unit of the time.
+    with_unit = re.sub(r"^(Time = \S+)$", r"\1s", text, flags=re.MULTILINE)
+    assert with_unit != text
+    assert openfoam.parse(with_unit, steps=10) == openfoam.parse(text, steps=10)
+
+
+@pytest.mark.parametrize("version", ["2.9", "2.14", "2.14b1", "3.0", "3.0.2", "3.0alpha9", "Git-2021-06-06"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "[Partition 0][Node 0] End of program",
+        "End of program",
+        "Program finished.",
+        "Program finished.\n[Partition 0][Node 0] End of program",
+    ],
+)
+def test_versions_and_ends_of_namd_are_read(version, end):
+    text = read("namd.water.out")
+    text = re.sub(r"^Info: NAMD \S+ ", f"Info: NAMD {version} ", text, count=1, flags=re.MULTILINE)
+    run = namd.parse(text.replace("[Partition 0][Node 0] End of program", end))
+    assert (run.version, run.atoms) == (version, 10125)
+
+
+@pytest.mark.parametrize(
+    ("printed", "version"),
+    [
+        ("pgbench (16.2)", "16.2"),
+        ("pgbench (19beta4)", "19beta4"),
+        ("pgbench (18rc1)", "18rc1"),
+        ("pgbench (20devel)", "20devel"),
+        ("pgbench (17.2 (Homebrew))", "17.2"),
+        ("pgbench (15.5 (Ubuntu 15.5-1.pgdg22.04+1))", "15.5"),
+        ("pgbench (16.4 - Percona Server for PostgreSQL 16.4.1)", "16.4"),
+    ],
+)
+def test_versions_of_pgbench_are_read_with_what_packages_add(printed, version):
+    text = re.sub(r"\A.*", printed, read("pgbench.peak.out"))
+    assert pgbench.parse(text).version == version
+
+
+def test_stream_without_openmp_is_refused():
+    text = re.sub(r"^Number of Threads.*\n", "", read("stream.out"), flags=re.MULTILINE)
+    with pytest.raises(OutputError, match=r"no threads requested \(OpenMP\) as versions 5.9 and 5.10"):
+        stream.parse(text)
