@@ -20,7 +20,6 @@ from reframe.core.exceptions import SanityError
 
 import virtqual.job
 from virtqual import paths
-from virtqual.files import execute
 from virtqual.files.wording import describe_first_mistake, pluralize
 from virtqual.harness import limits, order
 from virtqual.harness.recorder import end_by_slurm
@@ -30,9 +29,9 @@ from virtqual.programs.text import OutputError
 from virtqual.references import project_metrics
 from virtqual.runs import MeasuredValues, Run
 from virtqual.site import held, slurm
-from virtqual.site.extras import VirtualExtras
+from virtqual.site.extras import Timeouts, VirtualExtras
 from virtqual.site.hosts import count_max_nodes, find_hosts, select_nodes_of_hosts
-from virtqual.site.options import parse_options
+from virtqual.site.options import list_added_options, parse_options
 
 from .selection import Selection
 
@@ -41,7 +40,9 @@ SIGILL_CODE = 128 + signal.SIGILL
 JOB_FILES = Path(virtqual.job.__file__).parent
 #: The sentence of a script of ours that gave up.
 WHY_FILE = "virtqual.why"
-MAX_ERROR_BYTES = 1000
+MAX_ERROR_BYTES = 2000
+#: How many of the last lines of a job's standard error are shown: srun's own words may stand before others.
+MAX_ERROR_LINES = 8
 
 
 class Sampled(Selection):
@@ -75,6 +76,11 @@ class Sampled(Selection):
         """The partition's ``extras`` in the system file."""
         return self.current_partition.extras
 
+    @property
+    def timeouts(self):
+        """The partition's ``extras.timeouts``."""
+        return Timeouts.model_validate(self.partition_extras.get("timeouts", {}))
+
     @run_after("init")
     def hold_native_against_references(self):
         """Native proves the hardware, wherever the system has reviewed references for this check."""
@@ -94,7 +100,8 @@ class Sampled(Selection):
             stated = self.current_partition.time_limit
             longest = limits.MAX_TIME_LIMITS_S[self.scale] if stated is None else float(typ.Duration(stated))
             names = self.case, self.current_system.name, self.current_environ.name
-            self.time_limit = f"{math.ceil(limits.choose_time_limit(*names, longest))}s"
+            limit = limits.choose_time_limit(*names, longest) + self.timeouts.prolog
+            self.time_limit = f"{math.ceil(min(limit, longest))}s"
         self.exclusive_access = True
         self.fetched = {}
 
@@ -146,27 +153,21 @@ class Sampled(Selection):
     def ask_for_whole_nodes(self):
         """Ask for all memory of the nodes, for no more nodes, and for no variable of the user's shell.
 
-        Options that the user or the system file sets are kept.
+        Options that the user or the system file states are kept, and those that it omits are not added.
         """
         self.settle_tasks()
         job = self.job
         options = [*job.sched_access, *job.options, *job.cli_options]
         stated = parse_options(" ".join(options).split())
         names = stated.keys()
-        if not names & {"--mem", "--mem-per-cpu", "--mem-per-gpu"}:
-            job.options.append("--mem=0")
+        job.options += list_added_options(names, self.partition_extras.get("omitted_options", ()))
         if self.num_tasks_per_node and "--nodes" not in names:
             needed = math.ceil(self.num_tasks / self.num_tasks_per_node)
             job.options.append(f"--nodes={needed}")
             if "--nodelist" in stated and not self.named_nodes:
                 self.shorten_node_list(stated, needed)
-        # A run that Slurm repeats by itself would be two in one.
-        if not names & {"--requeue", "--no-requeue"}:
-            job.options.append("--no-requeue")
-        if "--export" not in names:
-            job.options.append(f"--export={','.join(sorted(execute.BASE_VARIABLES))}")
-            # Else Slurm hands only these variables on to the steps (man sbatch).
-            self.prerun_cmds = ["export SLURM_EXPORT_ENV=ALL", *self.prerun_cmds]
+        # Else Slurm hands on to the steps only what --export names: nothing for NONE (man sbatch).
+        self.prerun_cmds = ["export SLURM_EXPORT_ENV=ALL", *self.prerun_cmds]
         # The profile of a login shell may have gone elsewhere.
         self.prerun_cmds = [f"cd {shlex.quote(self.stagedir)}", *self.prerun_cmds]
 
@@ -209,14 +210,14 @@ class Sampled(Selection):
             raise SanityError(_describe(error)) from error
 
     def _read_last_errors(self):
-        """Return the last two lines of the job's standard error; none if it could not be written."""
+        """Return the last lines of the job's standard error; none if it could not be written."""
         path = Path(self.stagedir) / self.job.stderr
         if not path.is_file():
             return ""
         with path.open("rb") as errors:
             errors.seek(-min(errors.seek(0, os.SEEK_END), MAX_ERROR_BYTES), os.SEEK_END)
             lines = errors.read().decode("utf-8", "replace").splitlines()
-        return "; ".join([line.strip() for line in lines if line.strip()][-2:])
+        return "; ".join([line.strip() for line in lines if line.strip()][-MAX_ERROR_LINES:])
 
     def read_repetitions(self):
         """Return the typical values of all repetitions; each must be right, and measure the same."""

@@ -67,6 +67,8 @@ def describe_hardware(state, side):
         "llc_bytes": state.host.llc_bytes,
         "scale": "small",
         "own_scheduler": True,
+        # It has no epilog.
+        "timeouts": {"completing": 120},
         # Every node mounts it from this machine.
         "shared_scratch": str(state.shared),
         # Nothing else runs there: a node that is not free soon will not be.

@@ -81,11 +81,24 @@ def test_job_options_reach_both_sides_which_ask_for_whole_nodes_and_no_more(site
     more = ("-J", "reservation=x", "-J", "#SBATCH --account=me", "-J", "export=ALL")
     for text in dry_run(site, "-J", option, *more):
         assert re.findall("^#SBATCH --export=(.*)", text, re.MULTILINE) == ["ALL"]
-        assert "SLURM_EXPORT_ENV" not in text
+        assert "export SLURM_EXPORT_ENV=ALL\n" in text
         assert "#SBATCH --reservation=x\n" in text
         assert "#SBATCH --account=me\n" in text
         assert re.findall("^#SBATCH (--mem.*)", text, re.MULTILINE) == memory
         assert re.findall("^#SBATCH (--nodes.*|-N.*)", text, re.MULTILINE) == ["--nodes=1"]
+
+
+def test_a_job_that_gets_no_variables_hands_its_own_on_to_its_steps(site):
+    """With --export=NONE Slurm gives steps nothing, unless the job says otherwise."""
+    for text in dry_run(site, FAKE_ACCESS="--export=NONE"):
+        assert re.findall("^#SBATCH --export=(.*)", text, re.MULTILINE) == ["NONE"]
+        assert "export SLURM_EXPORT_ENV=ALL\n" in text
+
+
+def test_options_that_the_site_refuses_are_not_added(site):
+    omitted = json.dumps({"omitted_options": ["--mem", "--no-requeue", "--export"]})
+    for text in dry_run(site, FAKE_EXTRAS_bare=omitted, FAKE_EXTRAS_cloud=omitted):
+        assert not re.search("^#SBATCH --(mem|no-requeue|export)", text, re.MULTILINE)
 
 
 def test_a_run_on_one_node_asks_for_the_first_of_several_that_access_names(site):

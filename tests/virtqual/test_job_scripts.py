@@ -17,6 +17,7 @@ from made_programs import write_program
 from virtqual.identity import gather
 from virtqual.job import notes
 from virtqual.programs import pgbench
+from virtqual.site import slurm
 
 SCRIPTS = Path(virtqual.job.__file__).parent
 # A program that tells whether its node was looked at before it.
@@ -82,6 +83,24 @@ def test_a_node_is_seen_once_and_before_the_program(stage, lines, looks):
     (seen,) = noted.software
     assert seen.files["binary"].path == os.path.realpath("/bin/sh")
     assert notes.identify_nodes(noted, None)[task.node].node == task.node
+
+
+def test_a_node_has_the_name_that_slurm_has(stage, monkeypatch):
+    """As on a Cray; a server is still called by the name that its node has for itself."""
+    monkeypatch.setenv("SLURMD_NODENAME", "nid000001")
+    noted = job(stage, f"virtqual_see /bin/sh; {TASK}")
+    assert [task.node for task in noted.tasks] == list(noted.nodes) == list(noted.files) == ["nid000001"]
+    (identity,) = notes.identify_nodes(noted, None, ["-d", "mlx5_0"]).values()
+    assert (identity.name, identity.node) == ("nid000001", socket.gethostname())
+    assert identity.rdma_port == "mlx5_0 port 1"
+    assert (stage / "virtqual.task.0").read_text().split()[-1] == socket.gethostname()
+
+
+def test_tasks_print_no_labels(stage, monkeypatch):
+    monkeypatch.setenv("SLURM_LABELIO", "1")
+    job(stage, "./task.sh /bin/sh -c 'echo ${SLURM_LABELIO-none}' > labels")
+    assert (stage / "labels").read_text() == "none\n"
+    assert "SLURM_LABELIO" not in slurm.environment()
 
 
 def test_the_start_of_the_shell_is_noted(stage):

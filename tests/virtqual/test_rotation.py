@@ -62,6 +62,15 @@ def test_every_native_node_meets_every_vm_and_both_hosts_work_at_once(site):
     assert "hosts confounded: native bare-1, bare-2, virtual host-1, host-2" in said
 
 
+def test_nodes_that_call_themselves_otherwise_have_their_names_in_slurm(site):
+    site.fault("nodes", "2")
+    site.fault("own-names")
+    done = site.qualify("-n", "lj", code=0, **ON_TWO)
+    assert "hosts confounded: native bare-1, bare-2, virtual host-1, host-2" in site.words(done)
+    runs = site.session()["runs"]
+    assert {name for run in runs for name in run["nodes"]} == {"bare-1", "bare-2", "cloud-1", "cloud-2"}
+
+
 def test_where_each_run_is_a_job_they_rotate_all_the_same(site):
     """As where long jobs are forbidden: each asks for its node by name."""
     site.fault("nodes", "2")

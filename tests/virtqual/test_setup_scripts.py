@@ -112,6 +112,15 @@ def test_a_changed_lock_is_installed(run, checkout):
         assert (checkout / "pip-arguments").exists() is installs
 
 
+def test_an_environment_that_was_left_half_made_is_made_again(run, checkout, tmp_path):
+    """The script was killed while venv installed pip."""
+    write_program(tmp_path / "bin/python3", PYTHON.format(name="python3", too_old=0))
+    write_program(checkout / ".venv/bin/python", "#!/bin/sh\necho No module named pip >&2\nexit 1\n")
+    (checkout / ".venv/pyvenv.cfg").touch()
+    run("venv", code=0, PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
+    assert (checkout / "taken").exists()
+
+
 def test_two_installations_at_once_are_one(run, checkout):
     """A slow pip fails if it runs twice at a time, and the second call finds nothing left to install."""
     pip = '#!/bin/sh\nmkdir installing || exit 1\nsleep 0.3\nrmdir installing\necho "$*" >> pip-arguments\n'

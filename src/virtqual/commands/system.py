@@ -85,12 +85,7 @@ def init_system(
         "native": _complete_options("native", native, native_options, common),
         "virtual": _complete_options("virtual", virtual, virtual_options, common),
     }
-    if sorted(options["native"]) == sorted(options["virtual"]):
-        named = f"both name {native}" if native else "name nothing"
-        raise UsageError(
-            f"--native and --virtual {named}: name two partitions, or tell the nodes of one apart by "
-            "--native-options and --virtual-options, such as '--constraint=bare'"
-        )
+    _check_that_sides_differ(options)
     if offline:
         text = compose_template(name, options)
     else:
@@ -110,6 +105,17 @@ def _complete_options(side: str, partition: str, more: str, common: Sequence[str
     except ValueError as error:
         raise UsageError(f"--{side}-options: {error}") from error
     return [*([f"--partition={partition}"] if partition else []), *common, *options]
+
+
+def _check_that_sides_differ(options: Mapping[str, Sequence[str]]) -> None:
+    if sorted(options["native"]) != sorted(options["virtual"]):
+        return
+    partition = parse_options(options["native"]).get("--partition")
+    named = f"both name {partition}" if partition else "name nothing"
+    raise UsageError(
+        f"--native and --virtual {named}: name two partitions, or tell the nodes of one apart by "
+        "--native-options and --virtual-options, such as '--constraint=bare'"
+    )
 
 
 def _compose_by_slurm(name: str, options: Mapping[str, Sequence[str]], wait_hours: float) -> str:
@@ -244,7 +250,7 @@ def _look_at_node(
     files = probe.gather_from_node(partition.name, place, wait, commands=commands, more=gather.ALL_CACHES)
     identity = readers.read(files)
     # A site may start jobs on other nodes than they ask for.
-    node = partition.find_node(shorten(identity.name)) if seen(identity.name) else None
+    node = partition.find_node([shorten(name) for name in (identity.slurm_node, identity.node) if seen(name)])
     return observe(replace(partition, typical_node=node), identity), _SEEN in files.texts
 
 

@@ -17,6 +17,8 @@ from virtqual.files.records import open_no_link
 BASE_VARIABLES = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TZ", "USER"})
 #: Time for a program to end after SIGTERM, before SIGKILL.
 TERMINATION_WAIT_S = 10
+#: How many lines an error shows of the beginning, and as many of the end, of what a program said.
+MAX_LINES_SHOWN = 20
 # pip, apt and git begin the line with the reason so, after the lines of every attempt.
 _REASON = re.compile(r"^\s*((?:ERROR|E|fatal): .+?)\s*$", re.MULTILINE)
 
@@ -52,6 +54,29 @@ def run(
         raise InfrastructureError(f"{command[0]}: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
         raise InfrastructureError(f"{command[0]}: no end after {error.timeout:.0f} s") from error
+
+
+def quote_errors(program: str, completed: subprocess.CompletedProcess[str]) -> str:
+    """Return all that a program said on standard error, else on standard output, as one line.
+
+    Slurm's commands begin each line with their name, which is left out.
+
+    Examples
+    --------
+    >>> said = "srun: error: No project is named.\nsrun: error: Unspecified error\n"
+    >>> quote_errors("srun", subprocess.CompletedProcess("", 1, "", said))
+    'error: No project is named. error: Unspecified error'
+    """
+    text = completed.stderr.strip() or completed.stdout.strip()
+    lines = [line.strip().removeprefix(f"{program}: ") for line in text.splitlines() if line.strip()]
+    if len(lines) > 2 * MAX_LINES_SHOWN:
+        left_out = f"({len(lines) - 2 * MAX_LINES_SHOWN} lines are left out)"
+        lines = [*lines[:MAX_LINES_SHOWN], left_out, *lines[-MAX_LINES_SHOWN:]]
+    # A sentence of its own needs no other separator.
+    return "".join(
+        line if line is lines[-1] else f"{line} " if line.endswith((".", "!", "?", ":", ";")) else f"{line}; "
+        for line in lines
+    )
 
 
 def run_checked(command: Sequence[str | Path], failure: str, *, env: Mapping[str, str] | None = None) -> str:

@@ -1,5 +1,8 @@
-# Sourced by bash.  `virtqual_note begin` before the program and `virtqual_note end` after it note the state of the
-# node.  The job script calls them for its own node; the first task of another node adds the node's name.
+# Sourced by bash.  The output of programs has no labels of srun, and comes to the job's own files.
+unset SLURM_LABELIO SLURM_UNBUFFEREDIO SLURM_STDINMODE SLURM_STDOUTMODE SLURM_STDERRMODE
+
+# `virtqual_note begin` before the program and `virtqual_note end` after it note the state of the node.  The job
+# script calls them for its own node; the first task of another node adds the node's name.
 virtqual_note() {
     local key value rest lines
     {

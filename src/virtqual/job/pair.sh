@@ -7,13 +7,14 @@ shift
 if [ "${SLURM_PROCID:?}" != 0 ]; then
     # The first task has noted the name by which its node calls itself.
     tries=300
-    until { read -r _ _ _ _ server < virtqual.task.0; } 2> /dev/null; do
+    until { read -r _ node _ _ server < virtqual.task.0; } 2> /dev/null; do
         [ $((tries -= 1)) -gt 0 ] || { echo "pair.sh: the server did not start" >&2; exit 1; }
         # A change in the directory makes a network file system read it again.
         : > virtqual.wait.1
         rm -f virtqual.wait.1
         sleep 0.1
     done
+    server=${server:-$node}
 fi
 IFS=,
 for size in $sizes; do

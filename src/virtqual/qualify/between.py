@@ -17,8 +17,6 @@ from virtqual.session.session import Failure, Loss, Round, Session
 from virtqual.site.slurm import list_job_nodes
 from virtqual.site.systems import System
 
-#: Time for the site's command to create the VMs anew, and again for Slurm to call their nodes usable.
-RECREATION_TIMEOUT_S = 1800
 #: A build that takes its hosts down must not be tried until it does not.
 MAX_LOSSES = 3
 
@@ -43,15 +41,16 @@ def recreate_vms(job: Qualification, number: int) -> float | None:
         return None
     begun = time.monotonic()
     log = job.log.directory / f"round-{number}.recreate.log"
-    shown = shlex.join(command)
+    shown, boot_seconds = shlex.join(command), job.system.virtual_extras.timeouts.boot
     job.screen.note(f"creating the VMs anew: {shown}")
     # An allocation of nodes that are gone is of no use.
     ask_patiently(partial(release_allocation, job))
     with job.watch.paused():
-        execute.run_logged(command, log, seconds=RECREATION_TIMEOUT_S)
-        if lacking := job.watch.wait_until_usable(RECREATION_TIMEOUT_S):
+        execute.run_logged(command, log, seconds=boot_seconds)
+        if lacking := job.watch.wait_until_usable(boot_seconds):
             raise InfrastructureError(
-                f"{RECREATION_TIMEOUT_S} s after {shown} had ended, {'; '.join(lacking)} (its output: {log})"
+                f"{boot_seconds:.0f} s after {shown} had ended (extras.timeouts.boot), {'; '.join(lacking)} "
+                f"(its output: {log})"
             )
     return round(time.monotonic() - begun, 1)
 

@@ -71,11 +71,20 @@ def _compare_sizes(system: System, side: str, in_slurm: SlurmPartition) -> Itera
     if len({(kind.size.cpus, kind.size.cores) for kind in used.kinds}) > 1:
         place = system.name_key(side, "access")
         yield f"{place}: allows nodes of different sizes: {used.describe_kinds()}. Use --exclude"
-    named, listed = chain(*partition.extras.nodes_of_hosts.values()), set(map(shorten, in_slurm.sizes))
-    if unknown := [vm for vm in named if shorten(vm) not in listed]:
-        place = system.name_key(side, "extras.nodes_of_hosts")
+    yield from _compare_names(system, side, in_slurm)
+
+
+def _compare_names(system: System, side: str, in_slurm: SlurmPartition) -> Iterator[str]:
+    """Yield a sentence on nodes of hosts that are no nodes of the partition by the names that Slurm has."""
+    named = list(chain(*system.partition(side).extras.nodes_of_hosts.values()))
+    place, listed = system.name_key(side, "extras.nodes_of_hosts"), set(map(shorten, in_slurm.sizes))
+    found = {vm: in_slurm.find_node([shorten(vm)]) for vm in named if shorten(vm) not in listed}
+    if unknown := [vm for vm, node in found.items() if node is None]:
         shown = list_names(unknown, MAX_NODES_SHOWN)
         yield f"{place}: names {shown}, which partition {in_slurm.name} has not"
+    if renamed := [f"{vm} ({node})" for vm, node in found.items() if node]:
+        shown = list_names(renamed, MAX_NODES_SHOWN)
+        yield f"{place}: names {shown} by their machines' names: write Slurm's, which are in brackets"
 
 
 def _compare_limits(system: System, side: str, place: str, in_slurm: SlurmPartition) -> Iterator[str]:
@@ -109,7 +118,10 @@ def compare_with_nodes(system: System, native: Observed, virtual: Observed) -> I
         stated |= extras.model_dump(include={"llc_bytes", "numa_nodes", "link_gbit"})
         facts = {f"processor.{key}": fact for key, fact in observed.processor.items()}
         facts |= {f"extras.{key}": fact for key, fact in observed.extras.items()}
-        if gbit := observe_link_rate(observed, extras.rdma_options):
+        # How the sides differ in the ports that were drafted is preflight's.
+        drafted = observed.extras.get("rdma_options")
+        is_drafted = drafted is not None and tuple(drafted.value) == extras.rdma_options
+        if not is_drafted and (gbit := observe_link_rate(observed, extras.rdma_options)):
             facts["extras.link_gbit"] = gbit
         for key, fact in facts.items():
             value = stated.get(key.rpartition(".")[2])

@@ -45,6 +45,19 @@ class HplSize(BaseModel, extra="forbid", frozen=True):
     block: int = Field(ge=1)
 
 
+class Timeouts(BaseModel, extra="forbid", frozen=True):
+    """Times after which a session gives up a node or a job, s: they depend on what a site runs there."""
+
+    #: A node that does not release a job: an epilog may check the node's health.
+    completing: float = Field(default=600, ge=10)
+    #: A node that does not answer Slurm.
+    answer: float = Field(default=60, ge=10)
+    #: VMs that are created anew: for the command, and again for Slurm to call their nodes usable.
+    boot: float = Field(default=1800, ge=10)
+    #: The prolog of a job, which counts towards its time limit.
+    prolog: float = Field(default=0, ge=0)
+
+
 class PartitionExtras(BaseModel, extra="forbid", frozen=True):
     """The ``extras`` of either partition."""
 
@@ -73,6 +86,9 @@ class PartitionExtras(BaseModel, extra="forbid", frozen=True):
     #: How long a command waits for nodes.
     wait_hours: Annotated[float, Field(strict=True, gt=0, le=MAX_WAIT_HOURS)] = DEFAULT_WAIT_HOURS
     nodes_of_hosts: NodesOfHosts = {}
+    #: Options that virtqual adds to jobs, and the site's Slurm refuses.
+    omitted_options: tuple[Literal["--mem", "--no-requeue", "--export"], ...] = ()
+    timeouts: Timeouts = Timeouts()
     #: For a site's own checks.
     site: dict[str, Any] = {}
 

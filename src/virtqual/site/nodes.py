@@ -2,7 +2,7 @@
 
 A controller that restarts calls every node unknown for some seconds, so a single glance decides nothing. A
 node that Slurm calls down, drained or failing is lost after two such glances. A node that does not answer, or
-does not release a job, is lost after `NODE_TIMEOUT_S`.
+does not release a job, is lost after a time that the system file states (``extras.timeouts``).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from virtqual.errors import InfrastructureError, VirtqualError
 from virtqual.files.wording import list_names, node_sort_key
+from virtqual.site.extras import Timeouts
 from virtqual.site.partitions import select_nodes
 from virtqual.site.slurm import NodeState, list_node_states, read_job_states, send_heartbeat
 from virtqual.site.systems import System
@@ -66,16 +67,19 @@ class _Doubt:
     since: float
     seen: NodeState
 
-    def explain_loss(self, now: float) -> str | None:
+    def explain_loss(self, now: float, timeouts: Timeouts) -> str | None:
         """Return why the node is lost; None while that is not sure."""
         state, waited = self.seen.state, now - self.since
         if state.rstrip(_MARKS) in _LOST_STATES:
             # One glance decides nothing, nor do two at once, of the background and of `settle`.
             return f"is {self.seen}" if waited >= _OWN_GLANCE_INTERVAL_S else None
-        if waited < NODE_TIMEOUT_S * (2 if _is_completing(self.seen) else 1):
+        if waited < (timeouts.completing if _is_completing(self.seen) else timeouts.answer):
             return None
         if state.startswith("completing"):
-            return f"has been completing for {waited:.0f} s: it does not let go of a job"
+            return (
+                f"has been completing for {waited:.0f} s: it does not release a job "
+                "(extras.timeouts.completing is how long an epilog may take)"
+            )
         if state.endswith("*") or state.startswith("unknown"):
             return f"has not answered Slurm for {waited:.0f} s ({self.seen.state})"
         return f"is {self.seen}"
@@ -269,7 +273,7 @@ class Watch:
             if doubt is None or _is_completing(doubt.seen) != _is_completing(seen):
                 doubt = _Doubt(now, seen)
             self._doubts[node] = doubt = replace(doubt, seen=seen)
-            if loss := doubt.explain_loss(now):
+            if loss := doubt.explain_loss(now, self.system.partition(side).extras.timeouts):
                 self.lost[node] = f"node {node} {loss}"
         if len(nodes - self.lost.keys()) < min(self.system.partition(side).extras.nodes, len(nodes)):
             self.stop.set()

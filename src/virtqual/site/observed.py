@@ -56,8 +56,8 @@ class Observed:
 
 def observe(partition: SlurmPartition, identity: Identity) -> Observed:
     """Return what Slurm says of a partition and a node of itself."""
-    node = shorten(identity.name) if seen(identity.name) else partition.name
-    node = partition.find_node(node) or node
+    names = [shorten(name) for name in (identity.slurm_node, identity.node) if seen(name)]
+    node = partition.find_node(names) or next(iter(names), partition.name)
     size = partition.sizes.get(node, partition.common_size)
     # Slurm may leave out threads, or whole cores.
     cpus_per_core = max(1, size.cpus // size.cores)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated
 
 from pydantic import AfterValidator
+
+from virtqual.files import execute
 
 #: Long names of short options that take a value.
 _LONG_OPTIONS = {
@@ -84,6 +86,32 @@ def read_options(words: Sequence[str]) -> list[tuple[str, str]]:
             value = rest.pop(0)
         options.append((option, value))
     return options
+
+
+#: Options that virtqual adds to jobs, by name, each with the options that replace it where they are stated.
+#: A run gets all memory of its nodes and no variable of the user's shell; repeated by Slurm it would be two.
+ADDED_OPTIONS = {
+    "--mem": ("--mem=0", {"--mem", "--mem-per-cpu", "--mem-per-gpu"}),
+    "--no-requeue": ("--no-requeue", {"--requeue", "--no-requeue"}),
+    "--export": (f"--export={','.join(sorted(execute.BASE_VARIABLES))}", {"--export"}),
+}
+
+
+def list_added_options(stated: Collection[str], omitted: Collection[str]) -> list[str]:
+    """Return the options that virtqual adds to a job besides the `stated` ones, given by their long names.
+
+    `omitted` names those of `ADDED_OPTIONS` that a site's Slurm refuses.
+
+    Examples
+    --------
+    >>> list_added_options({"--mem-per-cpu"}, {"--export"})
+    ['--no-requeue']
+    """
+    return [
+        option
+        for name, (option, replacements) in ADDED_OPTIONS.items()
+        if name not in omitted and replacements.isdisjoint(stated)
+    ]
 
 
 def parse_minutes(time: str) -> float:

@@ -121,13 +121,15 @@ class SlurmPartition:
         ]
         return [*kept, *([f"--exclude={','.join(compress_nodes(others))}"] if others else [])]
 
-    def find_node(self, name: str) -> str | None:
-        """Return the node of a name in Slurm, or else of a machine's name; None if there is none."""
+    def find_node(self, names: Iterable[str]) -> str | None:
+        """Return the node whose name, or whose machine's name, is one of the names; None if none is."""
         by_name = {node.partition(".")[0]: node for node in self.sizes}
         for node, fields in (self.nodes or {}).items():
-            if node in self.sizes and "NodeHostName" in fields:
-                by_name.setdefault(fields["NodeHostName"].partition(".")[0], node)
-        return by_name.get(name)
+            for other in (fields.get("NodeHostName", ""), fields.get("NodeAddr", "")):
+                # An address in numbers is no name.
+                if node in self.sizes and re.match("[A-Za-z]", other):
+                    by_name.setdefault(other.partition(".")[0], node)
+        return next((by_name[name] for name in names if name in by_name), None)
 
     def describe_kinds(self) -> str:
         """Return a sentence on its kinds of nodes; empty if there is one."""
@@ -224,7 +226,10 @@ def read_partition(name: str) -> SlurmPartition:
             nodes.setdefault(node, fields)
             sizes.setdefault(node, read_size(fields, settings[-1]))
     if not sizes:
-        raise UsageError(f"partition {','.join(names)} has no node: Slurm's configuration states none")
+        raise UsageError(
+            f"Slurm shows no node of partition {','.join(names)}. Nodes of a cloud that are switched off are "
+            "hidden by some versions, unless PrivateData has cloud (slurm.conf)"
+        )
     return SlurmPartition(",".join(names), sizes, settings, nodes)
 
 
@@ -246,7 +251,7 @@ def _read_nodes(partition: str, names: str) -> dict[str, dict[str, str]]:
     if nodes:
         return nodes
     columns = {"CPUTot": "%c", "Sockets": "%X", "CoresPerSocket": "%Y", "RealMemory": "%m"}
-    rows = slurm.list_rows("sinfo", f"%N|{'|'.join(columns.values())}", "--Node", "--all", "-p", partition)
+    rows = slurm.list_rows("sinfo", f"%N|{'|'.join(columns.values())}", "--Node", "-p", partition)
     if not rows and partition not in (known := list_partitions()):
         raise UsageError(f"Slurm has no partition {partition!r}: {suggest(partition, known)}")
     return {node: dict(zip(columns, values, strict=True)) for node, *values in rows}
@@ -254,11 +259,17 @@ def _read_nodes(partition: str, names: str) -> dict[str, dict[str, str]]:
 
 def describe_nodes(names: str) -> dict[str, dict[str, str]]:
     """Return the fields of nodes, such as ``cn[1-8]``, as `scontrol` prints them; none if it does not."""
+    command, listed = ["scontrol", "--all", "-o", "show", "node"], None
     try:
-        lines = slurm.ask(["scontrol", "--all", "-o", "show", "node", names]).splitlines()
+        lines = slurm.ask([*command, names]).splitlines()
     except SilentError:
-        return {}
-    nodes = {fields["NodeName"]: fields for line in lines if "NodeName" in (fields := parse_fields(line))}
+        # It fails if it hides one of them: before 23.02 it hides a cloud's nodes that are switched off.
+        try:
+            lines, listed = slurm.ask(command).splitlines(), set(slurm.expand_nodes(names))
+        except SilentError:
+            return {}
+    described = [fields for line in lines if "NodeName" in (fields := parse_fields(line))]
+    nodes = {f["NodeName"]: f for f in described if listed is None or f["NodeName"] in listed}
     required = {"CPUTot", "Sockets", "CoresPerSocket", "RealMemory"}
     return nodes if all(required <= fields.keys() for fields in nodes.values()) else {}
 
@@ -368,38 +379,41 @@ def parse_constraint(expression: str) -> Callable[[set[str]], bool]:
     >>> [parse_constraint("(bare|metal)&!gpu")(features) for features in ({"bare"}, {"bare", "gpu"}, {"vm"})]
     [True, False, False]
     """
-    tokens = re.findall(r"[^&|,!()\s]+|[&|,!()]", expression)
     if re.search(r"[*\[\]]", expression):
         raise ValueError("counts and brackets select nodes that depend on each other")
-
-    def parse_all() -> Callable[[set[str]], bool]:
-        parts, operators = [parse_one()], set()
-        while tokens and tokens[0] in "&|,":
-            operators.add("|" if tokens.pop(0) == "|" else "&")
-            parts.append(parse_one())
-        if len(operators) > 1:
-            raise ValueError("& and | are mixed: put one of them in parentheses")
-        combine = any if "|" in operators else all
-        return lambda features: combine(part(features) for part in parts)
-
-    def parse_one() -> Callable[[set[str]], bool]:
-        token = tokens.pop(0) if tokens else ""
-        if token == "!":
-            negated = parse_one()
-            return lambda features: not negated(features)
-        if token == "(":
-            inner = parse_all()
-            if not tokens or tokens.pop(0) != ")":
-                raise ValueError("a parenthesis is missing")
-            return inner
-        if not token or token in "&|,)":
-            raise ValueError("a feature is missing")
-        return lambda features: token in features
-
-    whole = parse_all()
+    tokens = re.findall(r"[^&|,!()\s]+|[&|,!()]", expression)
+    allows = _parse_alternatives(tokens)
     if tokens:
         raise ValueError(f"{tokens[0]!r} is not expected")
-    return whole
+    return allows
+
+
+def _parse_alternatives(tokens: list[str]) -> Callable[[set[str]], bool]:
+    """Take features that are joined by one operator off the tokens; Slurm takes a comma for ``&``."""
+    parts, operators = [_parse_feature(tokens)], set()
+    while tokens and tokens[0] in "&|,":
+        operators.add("|" if tokens.pop(0) == "|" else "&")
+        parts.append(_parse_feature(tokens))
+    if len(operators) > 1:
+        raise ValueError("& and | are mixed: put one of them in parentheses")
+    combine = any if "|" in operators else all
+    return lambda features: combine(part(features) for part in parts)
+
+
+def _parse_feature(tokens: list[str]) -> Callable[[set[str]], bool]:
+    """Take a feature, or an expression in parentheses, off the tokens."""
+    token = tokens.pop(0) if tokens else ""
+    if token == "!":
+        negated = _parse_feature(tokens)
+        return lambda features: not negated(features)
+    if token == "(":
+        inner = _parse_alternatives(tokens)
+        if not tokens or tokens.pop(0) != ")":
+            raise ValueError("a parenthesis is missing")
+        return inner
+    if not token or token in "&|,)":
+        raise ValueError("a feature is missing")
+    return lambda features: token in features
 
 
 def compress_nodes(nodes: Iterable[str]) -> list[str]:

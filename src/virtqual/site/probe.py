@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 
@@ -15,7 +16,7 @@ from virtqual.site.systems import System
 from virtqual.site.waiting import WAIT_LONGER, Wait
 from virtqual.verdict.pairs import SIDES
 
-# The probe takes less than a second, on emulated CPUs too.
+#: The probe takes less than a second, on emulated CPUs too; a prolog may take longer.
 PROBE_TIME_LIMIT_MINUTES = 5
 
 
@@ -49,8 +50,15 @@ def probe_node(
     place: Sequence[str] = partition.access
     if allocation:
         place = [*held.list_step_options(allocation, partition), "--overlap"]
-    interval = choose_glance_interval(system)
-    identity = readers.read(gather_from_node(partition.name, place, wait, cpus=cpus, interval=interval))
+    files = gather_from_node(
+        partition.name,
+        place,
+        wait,
+        cpus=cpus,
+        interval=choose_glance_interval(system),
+        prolog_seconds=partition.extras.timeouts.prolog,
+    )
+    identity = readers.read(files)
     return identity.on(system.virtual_extras.read_host()) if side == "virtual" else identity
 
 
@@ -61,13 +69,15 @@ def gather_from_node(
     *,
     cpus: int = 1,
     interval: float = GLANCE_INTERVAL_S,
+    prolog_seconds: float = 0,
     commands: str = "",
     more: Sequence[str] = (),
 ) -> NodeFiles:
     """Return the files that a node of a partition prints, in an allocation or in a short job.
 
     `place` are options of ``srun`` that choose it, `interval` is the time between two questions about a
-    job that waits, s, and `commands` and `more` files are those of `virtqual.identity.gather.script`.
+    job that waits, s, `prolog_seconds` what the site's prolog may take, and `commands` and `more` files are
+    those of `virtqual.identity.gather.script`.
 
     Raises
     ------
@@ -75,22 +85,15 @@ def gather_from_node(
         No node was free for so long, or the script failed.
     """
     timeout, name = wait.seconds, f"virtqual-probe-{os.getpid()}"
+    minutes = PROBE_TIME_LIMIT_MINUTES + math.ceil(prolog_seconds / 60)
     if not any(option.startswith("--jobid=") for option in place):
         # After the timeout srun takes its job out of the queue.
-        place = [*place, f"--time={PROBE_TIME_LIMIT_MINUTES}", f"--immediate={timeout}"]
+        place = [*place, f"--time={minutes}", f"--immediate={timeout}"]
     machine = f'echo "{gather.MACHINE}:$(uname -m)"\n'
     script = gather.guard(gather.script(more, machine + commands))
     size = ("--nodes=1", "--ntasks=1", f"--cpus-per-task={cpus}")
-    command = [
-        "srun",
-        *place,
-        f"--job-name={name}",
-        *size,
-        "sh",
-        "-c",
-        script,
-    ]
-    seconds = timeout + 2 * 60 * PROBE_TIME_LIMIT_MINUTES
+    command = ["srun", *place, f"--job-name={name}", *size, "sh", "-c", script]
+    seconds = timeout + 2 * 60 * minutes
     failure = f"cannot examine a node of partition {partition}"
     try:
         with (
@@ -103,7 +106,6 @@ def gather_from_node(
     try:
         return gather.parse(completed.stdout)
     except gather.GatherError as error:
-        # srun's other lines report on the queue.
-        lines = [line for line in completed.stderr.splitlines() if "error:" in line]
+        said = execute.quote_errors("srun", completed) if completed.returncode else ""
         remedy = f"; {WAIT_LONGER}" if wait.is_over else ""
-        raise InfrastructureError(f"{failure}: {lines[-1] if lines else error}{remedy}") from None
+        raise InfrastructureError(f"{failure}: {f'srun: {said}' if said else error}{remedy}") from None

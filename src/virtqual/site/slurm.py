@@ -13,12 +13,17 @@ from typing import TypeVar
 
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files import execute
+from virtqual.site.options import list_added_options
 from virtqual.site.systems import Partition
 
 #: Variables that say which cluster is asked: where it is, and its name if there are several.
 _CLUSTER_VARIABLES = {"SLURM_CONF", "SLURM_CLUSTERS"}
-#: Variables of a shell that change the filters, columns and times that Slurm's commands print.
-_OUTPUT_VARIABLES = ("SQUEUE_", "SINFO_", "SACCT_", "SLURM_TIME_FORMAT")
+#: Variables of a shell that change the filters, columns and times that Slurm's commands print, or that put
+#: labels before the lines of tasks and send them elsewhere.
+_OUTPUT_VARIABLES = (
+    *("SQUEUE_", "SINFO_", "SACCT_", "SLURM_TIME_FORMAT", "SLURM_LABELIO", "SLURM_UNBUFFEREDIO"),
+    *("SLURM_STDINMODE", "SLURM_STDOUTMODE", "SLURM_STDERRMODE"),
+)
 #: Times as numbers: when clocks go back, an hour comes twice.
 _NUMERIC_TIMES = {"SLURM_TIME_FORMAT": "%s"}
 #: Time for an order to a busy controller. An order that is given up may be carried out all the same.
@@ -106,7 +111,7 @@ def choose_cluster(name: str) -> None:
 def list_node_states(*partitions: str) -> dict[str, NodeState]:
     """Return the state of every node of Slurm's partitions; an empty name is that of the default."""
     names = ",".join(name or find_default_partition() for name in partitions)
-    rows = list_rows("sinfo", "%N|%T|%E", "--Node", "--all", "-p", names)
+    rows = list_rows("sinfo", "%N|%T|%E", "--Node", "-p", names)
     return {node: NodeState(state, None if reason == "none" else reason) for node, state, reason in rows}
 
 
@@ -163,11 +168,11 @@ def allocate(partitions: Sequence[tuple[Partition, Sequence[str]]], session: str
         command += [
             *([":"] if number else []),
             *partition.extras.session_access,
-            *(f"--nodes={len(nodes)}", "--exclusive", "--mem=0"),
+            *(f"--nodes={len(nodes)}", "--exclusive", *_list_added_options(partition)),
             # Slurm refuses a list of more nodes than it is asked for.
             *([f"--nodelist={','.join(nodes)}"] if "--nodelist" in partition.job_options else []),
             # The other nodes stay if one dies, and no second job is asked for.
-            *("--no-kill", "--no-requeue", "--output=/dev/null", "--error=/dev/null"),
+            *("--no-kill", "--output=/dev/null", "--error=/dev/null"),
         ]
     try:
         output = ask(command, _ORDER_TIMEOUT_S)
@@ -180,6 +185,11 @@ def allocate(partitions: Sequence[tuple[Partition, Sequence[str]]], session: str
     if match := re.search(r"^(\d+)(;.*)?$", output.strip(), re.MULTILINE):
         return match[1]
     raise InfrastructureError(f"sbatch printed no number of a job: {output.strip()[-200:]!r}")
+
+
+def _list_added_options(partition: Partition) -> list[str]:
+    """Return the options that virtqual adds to the job of a session, whose script needs no variables."""
+    return list_added_options(partition.job_options.keys(), {"--export", *partition.extras.omitted_options})
 
 
 def send_heartbeat(allocation: str) -> None:
@@ -353,16 +363,14 @@ def list_rows(command: str, columns: str, *options: str) -> list[list[str]]:
 
 
 def ask(command: Sequence[str], seconds: float = _QUESTION_TIMEOUT_S) -> str:
-    """Return the output of a command of Slurm; raise `SilentError` with its last line if it failed."""
+    """Return the output of a command of Slurm; raise `SilentError` with all that it said if it failed."""
     try:
         completed = execute.run(command, env=environment() | _NUMERIC_TIMES, seconds=seconds)
     except InfrastructureError as error:
         raise SilentError(str(error)) from error
     if completed.returncode:
-        lines = (completed.stderr or completed.stdout).strip().splitlines()
-        reason = lines[-1] if lines else f"exit code {completed.returncode}"
+        reason = execute.quote_errors(command[0], completed) or f"exit code {completed.returncode}"
         if "configuration source" in reason:
             reason += "; run this on a machine of the cluster"
-        # Most of Slurm's commands begin the line with their own name.
-        raise SilentError(f"{command[0]}: {reason.removeprefix(f'{command[0]}: ')}")
+        raise SilentError(f"{command[0]}: {reason}")
     return completed.stdout

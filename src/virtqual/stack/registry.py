@@ -141,8 +141,9 @@ def _unpack(package: str, directory: Path) -> None:
 
 def _install_wheels(prefix: Path, wheels: tuple[str, ...]) -> None:
     python = prefix / "bin/python"
-    if not python.exists():
-        command = [sys.executable, "-m", "venv", str(prefix)]
+    # pip is missing if the command that made the environment was killed.
+    if not (prefix / "bin/pip").exists():
+        command = [sys.executable, "-m", "venv", "--clear", str(prefix)]
         execute.run_checked(command, "could not make a Python environment")
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet"]
     execute.run_checked([*pip, "install", "--no-deps", *wheels], "pip could not install the wheels")

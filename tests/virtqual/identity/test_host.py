@@ -376,3 +376,54 @@ def test_the_version_of_another_file_than_the_one_of_that_path_is_read_from_it(t
     assert vms[f"process {process.pid}"]["qemu_package"] == (
         "QEMU 8.2.0 (qemu-kvm-8.2.0-11.el9), not of this host's packages"
     )
+
+
+@pytest.mark.parametrize(
+    ("elements", "expected"),
+    [
+        # cputune-numatune: numad chooses, and a balloon has half of the memory.
+        (
+            "<memory unit='KiB'>131072</memory><currentMemory unit='KiB'>65536</currentMemory>"
+            "<vcpu placement='auto' current='2'>6</vcpu><cputune><emulatorpin cpuset='1-3'/>"
+            "<iothreadpin iothread='1' cpuset='2'/></cputune>"
+            "<numatune><memory mode='strict' placement='auto'/></numatune>",
+            {"vcpus": 2, "memory_mib": 64, "vcpus_pinned": False, "memory_pinned": False},
+        ),
+        # numatune-memnode
+        (
+            "<vcpu placement='static'>32</vcpu><numatune><memnode cellid='0' mode='preferred' nodeset='3'/>"
+            "<memory mode='strict' nodeset='0-7'/><memnode cellid='2' mode='strict' nodeset='1-2,5-7,^6'/>"
+            "</numatune><cpu><numa><cell id='0'/><cell id='1'/><cell id='2'/></numa></cpu>",
+            {"vcpus": 32, "virtual_numa_nodes": 3, "memory_pinned": False},
+        ),
+        # numad-auto-vcpu-static-numatune
+        (
+            "<vcpu placement='auto'>2</vcpu><numatune><memory mode='interleave' nodeset='0'/></numatune>",
+            {"vcpus": 2, "vcpus_pinned": False, "memory_pinned": False},
+        ),
+        # cpu-hotplug-startup, with pins for the vCPUs that are there
+        (
+            "<vcpu placement='static' current='3'>6</vcpu><vcpus><vcpu id='0' enabled='yes'/>"
+            "<vcpu id='1' enabled='no'/><vcpu id='2' enabled='no'/><vcpu id='3' enabled='no'/>"
+            "<vcpu id='4' enabled='yes'/><vcpu id='5' enabled='yes'/></vcpus><cputune>"
+            "<vcpupin vcpu='0' cpuset='8'/><vcpupin vcpu='4' cpuset='9'/><vcpupin vcpu='5' cpuset='10'/>"
+            "</cputune>",
+            {"vcpus": 3, "vcpus_pinned": True},
+        ),
+        # memory-hotplug-dimm-addr
+        (
+            "<maxMemory slots='16' unit='KiB'>1099511627776</maxMemory><memory unit='KiB'>7434230</memory>"
+            "<currentMemory unit='KiB'>7434230</currentMemory><vcpu placement='static' cpuset='0-1'>2</vcpu>",
+            {"vcpus": 2, "vcpus_pinned": False, "memory_mib": 7259},
+        ),
+        # cputune
+        (
+            "<vcpu placement='static'>2</vcpu><cputune><vcpupin vcpu='0' cpuset='0'/>"
+            "<vcpupin vcpu='1' cpuset='1'/><emulatorpin cpuset='1'/></cputune>",
+            {"vcpus": 2, "vcpus_pinned": True},
+        ),
+    ],
+)
+def test_domains_of_libvirts_own_tests(elements, expected):
+    fields = host.read_libvirt(f"<domain type='kvm'><name>a</name>{elements}</domain>")
+    assert {key: fields[key] for key in expected} == expected

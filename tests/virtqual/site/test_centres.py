@@ -14,21 +14,6 @@ from virtqual.site.systems import Partition
 
 #: Options of Slurm that a person still reads.
 MAX_ACCESS_CHARACTERS = 300
-#: Centres whose file is not right yet, and what is wrong in it.
-WRONG = {
-    "archer2": "5,900 characters of --exclude, memory of the rarer nodes",
-    "deucalion": "the architecture is that of the login node",
-    "karolina": "an account in capitals is refused",
-    "levante": "718 characters of --exclude",
-    "lumi-c": "more nodes than MaxNodes",
-    "lumi-g": "reserved cores are counted, more nodes than MaxNodes",
-    "marenostrum5": "a hidden partition is not found",
-    "marenostrum5-grace": "the architecture is that of the login node",
-    "parallelcluster": "Slurm takes threads for sockets",
-    "perlmutter": "no feature can be named",
-    "slurm-appliance": "one node of four, since memory differs by some MiB; Ethernet instead of InfiniBand",
-    "virgo": "memory and caches of the rarer nodes, 2,168 characters of --exclude",
-}
 
 
 def find_faults(partition: Partition, right: Mapping[str, Any]) -> Iterator[str]:
@@ -53,13 +38,7 @@ def find_faults(partition: Partition, right: Mapping[str, Any]) -> Iterator[str]
         yield f"access has {len(access)} characters"
 
 
-def mark(name: str):
-    """Expect a test to fail where the file is known to be wrong."""
-    marks = [pytest.mark.xfail(strict=True, reason=WRONG[name])] if name in WRONG else []
-    return pytest.param(name, marks=marks)
-
-
-@pytest.mark.parametrize("name", [mark(name) for name in NAMES])
+@pytest.mark.parametrize("name", NAMES)
 def test_the_file_says_what_the_centre_publishes(at, tmp_path, name):  # noqa: F811
     write(name, tmp_path / "centres" / name)
     description, site = read(name), at(tmp_path / "centres" / name)
@@ -71,4 +50,7 @@ def test_the_file_says_what_the_centre_publishes(at, tmp_path, name):  # noqa: F
         for side in ("native", "virtual")
     }
     assert faults == {"native": [], "virtual": []}
-    assert "Slurm agrees with it, and so do the nodes" in check(site, "--on-nodes")
+    if wrong := description["right"].get("check"):
+        assert wrong in check(site, "--on-nodes", code=2)
+    else:
+        assert "Slurm agrees with it, and so do the nodes" in check(site, "--on-nodes")

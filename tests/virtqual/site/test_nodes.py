@@ -8,8 +8,11 @@ import pytest
 
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.site import nodes, slurm
+from virtqual.site.extras import Timeouts
 from virtqual.site.nodes import Watch
 from virtqual.site.slurm import NodeState
+
+NOT_RELEASED = "it does not release a job (extras.timeouts.completing is how long an epilog may take)"
 
 
 @pytest.fixture
@@ -29,7 +32,7 @@ def watch(monkeypatch):
     monkeypatch.setattr(nodes, "list_node_states", states)
     monkeypatch.setattr(nodes.time, "monotonic", lambda: clock.now)
     monkeypatch.setattr(nodes.time, "sleep", lambda seconds: setattr(clock, "now", clock.now + seconds))
-    extras = SimpleNamespace(nodes=1, own_scheduler=False)
+    extras = SimpleNamespace(nodes=1, own_scheduler=False, timeouts=Timeouts())
     partitions = {side: SimpleNamespace(slurm_name=side, job_options={}, extras=extras) for side in says}
     made = Watch(SimpleNamespace(partition=partitions.get, native_extras=extras))
     assert made.begin() == []
@@ -130,14 +133,20 @@ def test_unknown_for_some_seconds_is_a_restart(watch):
         ("idle*", "", 70, "node vm1 has not answered Slurm for 60 s (idle*)"),
         ("down*", "Not responding", 70, "node vm1 has not answered Slurm for 60 s (down*)"),
         ("unknown", "", 70, "node vm1 has not answered Slurm for 60 s (unknown)"),
-        ("completing", "", 130, "node vm1 has been completing for 120 s: it does not let go of a job"),
+        (
+            "completing",
+            "",
+            610,
+            "node vm1 has been completing for 600 s: it does not release a job "
+            "(extras.timeouts.completing is how long an epilog may take)",
+        ),
     ],
 )
 def test_a_node_that_stays_so_is_lost_and_named(watch, state, reason, seconds, says):
     """M1, M3, M11: named for what it is, after a stated time."""
     made, goes_by, clock = watch
     before = clock.now
-    goes_by(300, state, reason)
+    goes_by(700, state, reason)
     assert made.lost == {"vm1": says}
     assert made.stop.is_set()
     assert clock.now - before <= seconds
@@ -163,11 +172,21 @@ def test_a_held_node_that_is_drained_for_tomorrow_is_left_to_the_session(watch):
     assert made.lost
 
 
+def test_an_epilog_may_take_as_long_as_the_system_file_states(watch):
+    """A health check after every job, such as those of clouds, takes minutes."""
+    made, goes_by, _ = watch
+    made.system.native_extras.timeouts = Timeouts(completing=1200)
+    goes_by(1100, "completing")
+    assert made.lost == {}
+    goes_by(110, "completing")
+    assert "has been completing for 1200 s" in made.lost["vm1"]
+
+
 def test_nodes_that_finish_jobs_of_others_are_no_doubt_of_ours(watch):
     made, goes_by, _ = watch
     made.use("virtual", ["vm1"])
     made._is_held.clear()
-    goes_by(300, "completing")
+    goes_by(1000, "completing")
     made.settle()
     assert made.lost == {}
 

@@ -106,12 +106,26 @@ def test_sinfo_is_asked_where_scontrol_does_not_show_nodes(prints):
     prints(
         {
             "scontrol --all -o show partition smp": "PartitionName=smp MaxTime=1-00:00:00 Nodes=big[1-2]",
-            r"sinfo .*--Node --all -p smp .*": "sinfo: maintenance | see | page | on | Tuesday\n"
+            r"sinfo .*--Node -p smp .*": "sinfo: maintenance | see | page | on | Tuesday\n"
             "big1|1K|8|64|4000000\nbig2|1030|8|64|4000000\n",
         }
     )
     sizes = partitions.read_partition("smp").sizes
     assert sizes == {"big1": NodeSize(1024, 512, 4000000), "big2": NodeSize(1030, 512, 4000000)}
+
+
+def test_a_node_that_scontrol_hides_hides_no_other(prints):
+    """20.11 and 22.05 fail if one of the nodes is a cloud's and switched off."""
+    prints(
+        {
+            "scontrol --all -o show partition p": "PartitionName=p Nodes=n[1-2],cloud1",
+            "scontrol --all -o show node": "\n".join(map(node, ("n1", "n2", "x1"))),
+        }
+    )
+    assert sorted(partitions.read_partition("p").sizes) == ["n1", "n2"]
+    prints({"scontrol --all -o show node": node("x1"), r"sinfo .*--Node.*": "", r"sinfo .*%R": "p"})
+    with pytest.raises(UsageError, match="Slurm shows no node of partition p"):
+        partitions.read_partition("p")
 
 
 def test_why_jobs_get_less_is_said(prints):

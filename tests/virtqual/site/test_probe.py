@@ -8,6 +8,7 @@ import pytest
 from following import ended
 from virtqual.errors import InfrastructureError
 from virtqual.site import probe
+from virtqual.site.extras import Timeouts
 
 
 @pytest.mark.parametrize(("asked_hours", "hours"), [(None, 24), (0.25, 0.25)])
@@ -19,21 +20,18 @@ def test_a_full_queue_is_waited_for_by_srun_which_takes_its_job_out_when_it_give
     def run(line, *, env, seconds):
         asked.append((line, seconds))
         return subprocess.CompletedProcess(
-            line, 1, "", "srun: error: Unable to allocate resources: timed out\n"
+            line, 1, "", "srun: error: Say why.\nsrun: error: Unable to allocate resources: timed out\n"
         )
 
     monkeypatch.setattr(probe.execute, "run", run)
+    extras = SimpleNamespace(own_scheduler=False, wait_hours=24, timeouts=Timeouts())
     partition = SimpleNamespace(
-        name="native",
-        access=["-pnative"],
-        processor={"num_cpus_per_core": 2},
-        own_scheduler=False,
-        wait_hours=24,
+        name="native", access=["-pnative"], processor={"num_cpus_per_core": 2}, extras=extras
     )
     system = SimpleNamespace(
-        native_extras=partition, partition=lambda side: partition, cores={"native": 64, "virtual": 32}.get
+        native_extras=extras, partition=lambda side: partition, cores={"native": 64, "virtual": 32}.get
     )
-    with pytest.raises(InfrastructureError, match="partition native: srun: error: Unable to allocate"):
+    with pytest.raises(InfrastructureError, match=r"native: srun: error: Say why\. error: Unable"):
         probe.probe_node(system, "native", print, wait_hours=asked_hours)
     ((line, seconds),) = asked
     assert f"--immediate={hours * 3600:.0f}" in line

@@ -5,13 +5,13 @@ import re
 import signal
 import subprocess
 import time
-from types import SimpleNamespace
 
 import pytest
 
 from made_programs import write_program
 from virtqual.errors import InfrastructureError
 from virtqual.site import held, partitions, slurm
+from virtqual.site.extras import PartitionExtras
 from virtqual.site.options import parse_options
 from virtqual.site.systems import Partition
 
@@ -36,7 +36,9 @@ def commands(tmp_path, monkeypatch):
 
 def partition(*access, session=()):
     """Return a partition with these single words of options."""
-    return Partition.model_construct(access=access, extras=SimpleNamespace(session_access=session))
+    return Partition.model_construct(
+        access=access, extras=PartitionExtras.model_construct(session_access=session)
+    )
 
 
 def test_what_a_shell_has_set_for_slurms_commands_does_not_reach_them(monkeypatch):
@@ -76,8 +78,39 @@ def test_the_number_of_an_allocation(commands, said):
     commands("sbatch", said)
     sides = [(partition(session=[f"--partition={name}"]), ["n1", "n2"]) for name in ("bare", "vm")]
     assert slurm.allocate(sides, "s") == "12"
-    common = "--nodes=2 --exclusive --mem=0 --no-kill --no-requeue --output=/dev/null --error=/dev/null"
+    common = "--nodes=2 --exclusive --mem=0 --no-requeue --no-kill --output=/dev/null --error=/dev/null"
     assert f" --partition=bare {common} : --partition=vm {common}\n" in commands.asked()
+
+
+@pytest.mark.parametrize(
+    ("stated", "omitted", "added"),
+    [
+        (["--mem-per-cpu=4G"], (), ["--no-requeue"]),
+        (["--mem=100G", "--requeue"], (), []),
+        ([], ("--mem", "--no-requeue"), []),
+    ],
+)
+def test_an_allocation_adds_no_option_that_is_stated_or_that_the_site_refuses(
+    commands, stated, omitted, added
+):
+    commands("sbatch", "12")
+    made = partition(session=["--partition=vm", *stated])
+    extras = made.extras.model_copy(update={"omitted_options": omitted})
+    slurm.allocate([(made.model_copy(update={"extras": extras}), ["n1"])], "s")
+    asked = commands.asked()
+    assert re.findall(r"--mem=0|--no-requeue", asked) == added
+    assert all(option in asked for option in stated)
+
+
+def test_all_lines_of_an_error_are_shown(commands):
+    """A site's filter explains itself in a line before Slurm's own."""
+    said = "sbatch: error: Name an architecture with -C.\nsbatch: error: Unspecified error"
+    commands("sbatch", said, code=1)
+    with pytest.raises(InfrastructureError) as error:
+        slurm.allocate([(partition(session=["--partition=vm"]), ["n1"])], "s")
+    assert str(error.value).startswith(
+        "sbatch: error: Name an architecture with -C. error: Unspecified error"
+    )
 
 
 def test_an_allocation_names_no_more_nodes_than_it_asks_for(commands):

@@ -121,7 +121,7 @@ def change_key(system, path, value):
         ({"vm.launcher": "mpirun"}, "[vm].launcher: 'mpirun' is not 'srun'"),
         ({"vm.access": REMOVED}, "[vm].access: is missing"),
         ({"vm.access": []}, "[vm].access: "),
-        ({"vm.access": ["--account=hpcops"]}, "[vm].access: names no partition of Slurm: add --partition"),
+        ({"vm.access": ["-pvm", "-Mother"]}, "access: --clusters must be the same in access and"),
         ({"vm.access": ["--account=hpcops --partition=bare"]}, "access of bare and vm is the same"),
         ({"bare.features": ["native", "virtual"]}, "found bare, vm"),
         ({"bare.features": ["native", "virtual"], "vm.features": ["rdma"]}, "bare has both features"),
