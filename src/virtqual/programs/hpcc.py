@@ -1,4 +1,4 @@
-"""HPC Challenge 1.5: the summary in ``hpccoutf.txt`` with HPL's own verification, and the input file."""
+"""HPC Challenge 1.4 and 1.5: the summary in ``hpccoutf.txt``, HPL's own verification, and the input file."""
 
 from __future__ import annotations
 
@@ -7,9 +7,18 @@ import re
 from dataclasses import dataclass
 
 from virtqual.programs import hpl
-from virtqual.programs.text import OutputError, Program, find_all, find_step, positive, single, whole_number
+from virtqual.programs.text import (
+    OutputError,
+    Program,
+    find_all,
+    find_step,
+    positive,
+    refuse_not_finite,
+    single,
+    whole_number,
+)
 
-NAME = Program("hpcc", "builds of version 1.5")
+NAME = Program("hpcc", "versions 1.4 and 1.5")
 #: Order of HPL's matrix below which a transposition takes less than 10 ms, and how often PTRANS runs then.
 #: A try reports the slowest of five transpositions, several tries the best of them: a busy machine disturbs
 #: half of all single tries.
@@ -118,7 +127,10 @@ def _check_printed_twice(text: str, summary: _Summary) -> None:
             single(NAME, rf"^{place} of {section} section\.$", text, f"section {section}")
             for place in ("Begin", "End")
         )
-        rows = find_all(pattern, text[begin.end() : end.start()])
+        # PTRANS divides by its CPU time, which may be 0 and is not read.
+        part = re.sub("(?m)^CPU .*$", "", text[begin.end() : end.start()])
+        refuse_not_finite(NAME, "\n" * text.count("\n", 0, begin.end()) + part)
+        rows = find_all(pattern, part)
         if not rows:
             raise OutputError(NAME, f"the section {section} has no rate")
         rates = [positive(NAME, row[1], section) for row in rows]

@@ -56,7 +56,7 @@ def find_all(pattern: str, text: str) -> list[re.Match[str]]:
     return list(re.finditer(pattern, text, re.MULTILINE | re.ASCII))
 
 
-def single(program: Program, pattern: str, text: str, what: str) -> re.Match[str]:
+def single(program: str, pattern: str, text: str, what: str) -> re.Match[str]:
     """Return the only match of a pattern (see `find_all`).
 
     OutputError says whether there are several, or the closest line if there is none: it shows which other
@@ -67,8 +67,13 @@ def single(program: Program, pattern: str, text: str, what: str) -> re.Match[str
         lines = ", ".join(str(line_of(text, match.start())) for match in matches[:5])
         raise OutputError(program, f"{what}: appears {len(matches)} times (lines {lines}), expected once")
     if not matches:
-        raise OutputError(program, f"no {what} as {program.versions} print it; {_describe(pattern, text)}")
+        raise OutputError(program, f"no {what}{_name_versions(program)}; {_describe(pattern, text)}")
     return matches[0]
+
+
+def _name_versions(program: str) -> str:
+    """Return who prints what is missing; a site's own parser may name its program alone."""
+    return f" as {program.versions} print it" if isinstance(program, Program) else ""
 
 
 def _describe(pattern: str, text: str) -> str:
@@ -185,7 +190,7 @@ class _Object(dict[str, Any]):
 
 
 @contextmanager
-def read_json(program: Program, text: str) -> Iterator[Any]:
+def read_json(program: str, text: str) -> Iterator[Any]:
     """Yield a JSON document; raise OutputError for what the code within does not find or cannot calculate.
 
     Some versions of programs print a key twice in an object.  That is an error only where the key is read and
@@ -196,7 +201,7 @@ def read_json(program: Program, text: str) -> Iterator[Any]:
     except OutputError:
         raise
     except KeyError as error:
-        raise OutputError(program, f"no key {error} as {program.versions} print it") from None
+        raise OutputError(program, f"no key {error}{_name_versions(program)}") from None
     except json.JSONDecodeError as error:
         raise OutputError(program, f"it is not JSON, or cut off ({error})") from None
     except (TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
@@ -266,7 +271,7 @@ def compute_checksum(text: str) -> str:
     return f"{checksum:08x}"
 
 
-def check_lines(program: Program, text: str) -> None:
+def check_lines(program: str, text: str) -> None:
     """Raise OutputError unless the last line has the checksum of the lines before it."""
     end = single(program, r"^end ([0-9a-f]{8})\s*\Z", text, "last line")
     if end[1] != compute_checksum(text[: end.start()]):

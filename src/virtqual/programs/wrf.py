@@ -61,28 +61,42 @@ def parse(text: str, period: float | None = None) -> WrfRun:
     refuse_not_finite(NAME, text)
     single(NAME, r"^ *WRF V[34][\d.]+ MODEL$", text, "version line")
     tasks = single(NAME, r"^ *Ntasks in X +(\d+) ?, +ntasks in Y +(\d+)$", text, "decomposition")
-    start = single(NAME, r"^ *SIMULATION START DATE = (\S{19})$", text, "start date")[1]
     completed = single(NAME, _COMPLETE, text, "line 'SUCCESS COMPLETE WRF'")[1]
     rows = _read_steps(text)
     end = rows[-1][1] if rows else "no time"
     if len(rows) < 2 or completed not in {None, end}:
         raise OutputError(NAME, f"{len(rows)} steps, the last at {end}, completed at {completed or end}")
+    start = _find_start(text[: rows[0].start()])
     begin = date(NAME, start, _DATE, "start date")
     dates = [date(NAME, row[1], _DATE, f"line {line_of(text, row.start())}") for row in rows]
     gaps = {(after - before).total_seconds() for before, after in pairwise([begin, *dates])}
     if len(gaps) != 1 or min(gaps) <= 0:
         raise OutputError(NAME, f"steps are missing: they are {sorted(gaps)} s apart from {start} to {end}")
     simulated = (dates[-1] - begin).total_seconds()
-    if period not in {None, simulated}:
-        raise OutputError(
-            NAME, f"{simulated:g} s were simulated, to {end}, where {period:g} s were asked for"
-        )
+    if period is not None and simulated != period:
+        hours, asked = simulated / 3600, period / 3600
+        raise OutputError(NAME, f"{hours:g} h were simulated, to {end}; asked for {asked:g} h")
     return WrfRun(
         tasks=(int(tasks[1]), int(tasks[2])),
         interval=gaps.pop(),
         seconds=tuple(positive(NAME, row[3], f"step at {row[1]}") for row in rows),
         end=end,
     )
+
+
+def _find_start(head: str) -> str:
+    """Return the simulated time at which a run starts, from what precedes its first step.
+
+    Versions before 4.2 do not print it, but write their first history at that time.
+    """
+    if "SIMULATION START DATE" in head:
+        return single(NAME, r"^ *SIMULATION START DATE = (\S{19})$", head, "start date")[1]
+    histories = find_all(r"^Timing for Writing wrfout_d01_(\S{19}) for domain +1:", head)
+    if len(histories) != 1:
+        raise OutputError(
+            NAME, "no start date as versions from 4.2 on print it, nor a history file before the first step"
+        )
+    return re.sub(r"_(\d\d)_(\d\d)_(\d\d)$", r"_\1:\2:\3", histories[0][1])
 
 
 def _read_steps(text: str) -> list[re.Match[str]]:

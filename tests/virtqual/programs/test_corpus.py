@@ -4,7 +4,6 @@ The table of versions in docs/checks.md comes from the corpus: run this file by 
 """
 
 import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -60,35 +59,32 @@ def test_a_difference_is_found():
 
 
 def list_builds(entries):
-    """Return versions with their builds, and how many outputs there are if not one."""
-    counts = Counter((entry["version"], entry["build"]) for entry in entries)
-    shown = [
-        f"{version} ({build}{f'; {count}' if count > 1 else ''})"
-        for (version, build), count in counts.items()
-    ]
-    return ", ".join(shown)
+    """Return each version with its builds."""
+    builds = {}
+    for entry in entries:
+        builds.setdefault(entry["version"], {})[entry["build"]] = None
+    return ", ".join(f"{version} ({'; '.join(names)})" for version, names in builds.items())
 
 
 def list_row(index):
     entries = index["outputs"].values()
-    is_read = [entry for entry in entries if "reads" in entry]
-    refused = {
-        f"{entry['version']} ({entry['build']}): {entry['why']}": 1 for entry in entries if "why" in entry
-    }
-    sources = sorted({entry["source"] for entry in entries}, key=str.lower)
+    refused = {}
+    for entry in entries:
+        if "why" in entry:
+            refused.setdefault((entry["build"], entry["why"]), {})[entry["version"]] = None
     cells = (
         index["program"],
-        list_builds(is_read),
-        ", ".join(sources),
+        list_builds(entry for entry in entries if "reads" in entry),
         index.get("code", ""),
-        "; ".join(refused),
+        "; ".join(f"{', '.join(versions)} ({build}): {why}" for (build, why), versions in refused.items()),
+        ", ".join(sorted({entry["source"] for entry in entries}, key=str.lower)),
     )
     return f"| {' | '.join(cells)} |\n".replace("|  |", "| |")
 
 
 def list_versions():
     head = (
-        "| program | real outputs that are read (build) | from | program's source that was read | refused |\n"
+        "| program | outputs that are read: version (builds) | source code that was read | refused | from |\n"
     )
     rows = sorted((list_row(index) for index in INDEXES.values()), key=str.lower)
     return head + "|---|---|---|---|---|\n" + "".join(rows)

@@ -22,6 +22,7 @@ from virtqual.programs import (
     stream,
     text,
     web_load,
+    wrf,
 )
 from virtqual.programs.hpcc import HpccRun
 from virtqual.programs.hpl import HplRun
@@ -612,6 +613,16 @@ def test_what_is_wrong_is_said_with_the_program(helper, arguments, message):
     assert str(error.value) == f"any output: {message}"
 
 
+def test_a_parser_of_a_site_may_name_its_program_alone():
+    with pytest.raises(OutputError, match=r"^solver output: no rating; the closest line is 1: 'rating: x'$"):
+        text.single("solver", r"^rating: (\d+)$", "rating: x\n", "rating")
+    with (
+        pytest.raises(OutputError, match=r"^solver output: no key 'rating'$"),
+        text.read_json("solver", "{}") as document,
+    ):
+        document["rating"]
+
+
 @pytest.mark.parametrize("name", ALL_PARSERS)
 def test_a_truncated_output_is_refused_or_read_the_same(name):
     """Cut at every line: never another number."""
@@ -635,6 +646,26 @@ def test_two_runs_in_one_file_are_refused(name):
 @pytest.mark.parametrize(
     ("name", "good", "bad", "message"),
     [
+        ("hpcc.out", "HPL_Tflops=0.0855291", "HPL_Tflops=0.0955291", "HPL_Tflops=0.0955291 in the summary"),
+        ("hpcc.out", "HPL_time=0.210613", "HPL_time=0.310613", " 0.0579.* by HPL_N and HPL_time"),
+        ("hpcc.out", "HPL_N=3000", "HPL_N=3001", "HPL_N=3001 in the summary, 3000 in the section of HPL"),
+        ("hpcc.out", "0.21              8.553e+01", "0.21              8.553e+02", "are not 18.0135 Gflop"),
+        ("hpcc.out", "0.0035214 ...... PASSED", "17.214 ...... PASSED", "residual 17.214 PASSED"),
+        ("hpcc.out", "0.0035214 ...... PASSED", "nan ...... PASSED", "residual: 'nan' is not a finite"),
+        ("hpcc.out", "s_GUPs=0.0294218", "s_GUPs=0.294218", "in the summary, .* by its updates"),
+        ("hpcc.out", "M_Gflops=61.535", "M_Gflops=62.535", "61.535 by the section StarDGEMM"),
+        ("hpcc.out", "Gflop/s:     6.318", "Gflop/s:     7.318", "7.318 by the section MPIFFT"),
+        ("hpcc.out", "Scaled residual: 0.00764184", "Scaled residual: nan", "a value that is not a finite"),
+        ("hpcc.out", "PASSED    3.024  0.00", "PASSED    3.024   inf", "a value that is not a finite"),
+        ("hpcc.out", "PTRANS_GBs=3.02418", "PTRANS_GBs=3.12418", "3.024 by the section PTRANS"),
+        ("hpcc.out", "Average Gflop/s 61", "Mean Gflop/s 61", "the section StarDGEMM has no rate"),
+        ("hpl.out", "PASSED", "PASSED?", "no residual as netlib"),
+        ("perftest.write_bw.out", "124.82", "134.82", "at 512 bytes: 0.255637 x 488.28125 is not"),
+        ("perftest.send_lat.out", "9.10     \t       9.46", "35.58    \t       9.46", "99.9 %, max do not"),
+        ("perftest.send_lat.out", "9.10     \t       9.46", "9.10     \t       8.45", "average, max do not"),
+        ("osu.latency-tails.out", "P50 Tail", "P99 Tail", "the column 'P99 Tail Lat.us.' appears twice"),
+        ("osu.latency-tails.out", "0.1805            0.2155", "0.2155            0.1805", "the percentiles"),
+        ("wrf.em_b_wave.out", "time 0001-01-01_00:20", "time 0001-01-01 00:20", "a broken or merged line"),
         ("lammps.lj.out", "Loop time of 0.67836", "Loop time of nan", "loop time"),
         ("lammps.lj.out", "tasks x 1", "tasks x 2", "2 procs in the loop line, 2 x 2 in the CPU line"),
         ("likwid.triad.out", "Group: 0 Thread 1", "Group: 0 Thread 0", "2 threads were used, 1 say where"),
@@ -780,6 +811,16 @@ def test_an_output_without_a_part_is_refused_with_its_reason(name, pattern, othe
     with pytest.raises(OutputError) as error:
         PARSERS[name](text)
     assert f" output: {message}" in str(error.value)
+
+
+def test_a_wrf_run_that_did_not_simulate_the_time_that_was_asked_for_is_refused():
+    """Builds with OpenMP do not print when they completed: a lost step at the end shows only so."""
+    text = read("corpus/wrf/3.8.1-dm+sm.out")
+    assert wrf.parse(text, 360).end == "2001-10-25_00:06:00"
+    lost = re.sub("(?m)^Timing for main: time 2001-10-25_00:06:00 .*\n", "", text)
+    assert wrf.parse(lost).end == "2001-10-25_00:04:48"
+    with pytest.raises(OutputError, match=r"0\.08 h were simulated, to .*; asked for 0\.1 h"):
+        wrf.parse(lost, 360)
 
 
 @pytest.mark.parametrize(
