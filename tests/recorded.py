@@ -26,7 +26,8 @@ class Recording(NamedTuple):
 def name_command(words: Sequence[str], env: Mapping[str, str]) -> str:
     """Return a command as a shell takes it, with the variables that change what Slurm prints."""
     # All commands are asked for numeric times.
-    assignments = [f"{key}={value}" for key, value in sorted(env.items()) if key == "SLURM_LABELIO"]
+    changing = ("SLURM_CLUSTERS", "SLURM_LABELIO")
+    assignments = [f"{key}={value}" for key, value in sorted(env.items()) if key in changing]
     return shlex.join([*assignments, *words])
 
 

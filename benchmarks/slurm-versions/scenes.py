@@ -9,12 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
-from virtqual.site import held, slurm
+from virtqual.site import held, limits, partitions, slurm
+from virtqual.site.options import parse_options
 from virtqual.site.systems import Partition
 
 PARTITIONS = (
     *("native", "virtual", "split", "spec", "smp", "misc", "hidden", "limited", "reserved", "inactive"),
-    *("closed", "staff", "whole", "empty", "nosuch"),
+    *("closed", "staff", "whole", "empty", "nosuch", ""),
 )
 QUESTIONS = """
 scontrol --version
@@ -125,6 +126,18 @@ def ask(recorder, question: Callable[[], object], label: str) -> object:
     return answer
 
 
+def predict(words: str) -> list[str]:
+    """Return why jobs with these options would never run, as `virtqual system check` says it."""
+    options = parse_options(words.split())
+    partition = partitions.read_partition(options.get("--partition", ""))
+    demand = limits.Demand(options, nodes=int(options.get("--nodes", 1)))
+    return [
+        *limits.find_obstacles(partition, options),
+        *limits.find_wrong_selection(partition, options),
+        *(sentence for _, sentence in limits.find_exceeded_limits(partition, demand)),
+    ]
+
+
 def record_idle(recorder) -> None:
     """Ask about a cluster on which nothing runs."""
     recorder.run("slurmd", "-C", user=0)
@@ -132,11 +145,13 @@ def record_idle(recorder) -> None:
         recorder.run(*line.split())
     for name in PARTITIONS:
         ask(recorder, lambda name=name: slurm.list_node_states(name), f"states of {name}")
-        ask(recorder, lambda name=name: slurm.read_partition(name), f"partition {name}")
-    for question in (slurm.list_partitions, slurm.list_licenses, slurm.has_accounting, slurm.check_scheduler):
+        ask(recorder, lambda name=name: partitions.read_partition(name), f"partition {name}")
+    for question in (partitions.list_partitions, slurm.list_licenses, slurm.has_accounting, slurm.check_scheduler):
         ask(recorder, question, question.__name__)
     for names in ("n[1-2],lost[1-2],node05", "vm[08-11]", "rack[1-2]n[1-2]"):
         ask(recorder, lambda names=names: slurm.expand_nodes(names), names)
+    for words in REFUSED.values():
+        ask(recorder, lambda words=words: predict(words), words)
 
 
 def record_refused(recorder) -> None:
@@ -269,15 +284,43 @@ def record_accounts(recorder) -> None:
     """Ask a cluster with accounts, and another cluster by its name."""
     for line in WITH_ACCOUNTS.strip().splitlines():
         recorder.run(*line.split())
-    for question in (slurm.has_accounting, slurm.list_partitions):
+    for question in (slurm.has_accounting, partitions.list_partitions):
         ask(recorder, question, question.__name__)
     for name in ("priority", "limited", "native"):
-        ask(recorder, lambda name=name: slurm.read_partition(name), f"partition {name}")
+        ask(recorder, lambda name=name: partitions.read_partition(name), f"partition {name}")
+    for words in REFUSED_WITH_ACCOUNTS.values():
+        ask(recorder, lambda words=words: predict(words), words)
     for name, options in REFUSED_WITH_ACCOUNTS.items():
         recorder.run("sbatch", *options.split(), f"--job-name=virtqual-{name}", "--output=/dev/null", "--wrap=true")
         recorder.run("srun", *options.split(), f"--job-name=virtqual-{name}", "--immediate=2", "hostname")
     recorder.cluster.run("scancel", "--user=user")
     wait_until_idle(recorder)
+
+
+def record_features(recorder) -> None:
+    """Ask which nodes options select."""
+    nodes = partitions.read_partition("split").sizes
+    for options in (
+        *({"--constraint": text} for text in ("native", "virtual", "hdr&native", "native|virtual")),
+        {"--reservation": "course"},
+        {"--reservation": "nosuch"},
+    ):
+        ask(recorder, lambda options=options: partitions.filter_nodes(options, nodes), str(options))
+
+
+def record_other_cluster(recorder) -> None:
+    """Ask about a cluster by its name, as `choose_cluster` does."""
+    os.environ["SLURM_CLUSTERS"] = "beta"
+    ask(recorder, partitions.list_partitions, "partitions")
+    for name in ("remote", "", "native"):
+        ask(recorder, lambda name=name: partitions.read_partition(name), f"partition {name}")
+        ask(recorder, lambda name=name: slurm.list_node_states(name), f"states {name}")
+    ask(recorder, slurm.has_accounting, "accounting")
+    ask(recorder, lambda: slurm.list_pending_reasons("wrap"), "reasons")
+    ask(recorder, lambda: slurm.read_job_states(["1"]), "job states")
+    ask(recorder, lambda: slurm.read_job_states(["99999"]), "job states")
+    ask(recorder, lambda: slurm.cancel_jobs({"99999": 0.0}), "cancel")
+    del os.environ["SLURM_CLUSTERS"]
 
 
 def record_accounted_job(recorder) -> None:
@@ -298,11 +341,13 @@ def record_accounted_job(recorder) -> None:
 
 
 def record(recorder) -> None:
-    """Record all scenes, or those whose names the variable `SCENES` begins with."""
-    os.getuid = lambda: recorder.cluster.user
-    wanted = os.environ.get("SCENES", "idle refused waiting running ended accounts").split()
+    """Record all scenes, or those of the variable `SCENES`."""
+    os.getuid = os.getgid = lambda: recorder.cluster.user
+    os.getgroups = list
+    os.environ["LOGNAME"] = "user"
     scenes = {
         "idle": record_idle,
+        "features": record_features,
         "refused": record_refused,
         "waiting": record_waiting,
         "running": lambda recorder: record_running(recorder, ("native", "virtual")),
@@ -310,10 +355,12 @@ def record(recorder) -> None:
         "ended": record_ended,
         "accounts": record_accounts,
         "accounts-job": record_accounted_job,
+        "other-cluster": record_other_cluster,
     }
+    wanted = os.environ.get("SCENES", " ".join(scenes)).split()
     for name, scene in scenes.items():
         if name == "accounts" and "accounts" in wanted:
             recorder.cluster.keep_accounts()
-        if name.partition("-")[0] in wanted:
+        if name in wanted:
             with recorder.at(name):
                 scene(recorder)

@@ -10,7 +10,7 @@ from virtqual.identity.gather import LINK_FILES, NodeFiles
 from virtqual.identity.record import Count, Kind, NotObservable, Text, seen, unseen
 
 _NET, _IB = "/sys/class/net", "/sys/class/infiniband"
-_PARAVIRTUAL = {"virtio_net", "vmxnet3", "hv_netvsc", "xen_netfront", "vif", "gve"}
+_PARAVIRTUAL = {"virtio_net", "vmxnet3", "hv_netvsc", "xen_netfront", "vif", "gve", "vmw_pvrdma"}
 _EMULATED = {"e1000", "pcnet32", "8139cp", "8139too", "ne2k-pci", "vmxnet", "tulip"}
 # PCI ids that QEMU gives to emulated devices (e1000e, igb, igbvf) whose drivers serve real hardware too.
 _EMULATED_IDS = {"8086:10d3", "8086:10c9", "8086:10ca"}
@@ -26,22 +26,28 @@ _VF_IDS = {
 
 
 def kind(
-    driver: Text, pci_id: Text, subsystem: Text, *, virtual_function: bool, guest: bool
+    driver: Text,
+    pci_id: Text,
+    *,
+    virtual_function: bool,
+    guest: bool,
+    subsystem: str = "",
 ) -> Kind | NotObservable:
     """Return the kind of a device; `pci_id` is its vendor and device, such as ``15b3:1017``.
 
-    `virtual_function` tells that the kernel shows its physical function, which a guest cannot see.
+    `subsystem` is the same of its subsystem, and empty if that is not seen. `virtual_function` tells that the
+    kernel shows its physical function, which a guest cannot see.
     """
     if driver in _PARAVIRTUAL:
         return "paravirtual"
-    if guest and seen(subsystem) and subsystem.startswith(_EMULATORS):
+    if guest and subsystem.startswith(_EMULATORS):
         return "emulated"
     if virtual_function or driver in _VF_DRIVERS or pci_id in _VF_IDS:
         return "virtual function"
     if not guest:
         return "physical"
     # An 82576 (igb) of the host's has the subsystem of its maker, which QEMU's e1000e shows, too.
-    is_hosts = driver == "igb" and seen(subsystem)
+    is_hosts = driver == "igb" and subsystem
     if driver in _EMULATED or (pci_id in _EMULATED_IDS and not is_hosts):
         return "emulated"
     if seen(pci_id):
@@ -138,9 +144,9 @@ class _Device:
         return kind(
             self.driver,
             self.pci_id,
-            subsystem.lower() if seen(subsystem) else subsystem,
             virtual_function=is_virtual_function,
             guest=self.guest,
+            subsystem=subsystem.lower() if seen(subsystem) else "",
         )
 
     @property

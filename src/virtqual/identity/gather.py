@@ -212,6 +212,10 @@ def _select_lines(text: str) -> tuple[list[str], str]:
             mark, _, stated = match["mark"].partition(" ")
             marks[mark].append((number, match["label"] or ""))
             checksum = stated[:64] or checksum
+    if not marks[FIRST_LINE]:
+        # What a site printed before may have no line feed at its end.
+        ends = (n for n, line in enumerate(lines) if line.endswith(FIRST_LINE) and not line.startswith("/"))
+        marks[FIRST_LINE] = [(number, "") for number in ends]
     if not marks[LAST_LINE]:
         raise GatherError(f"the text that the script printed is not whole: it has no line {LAST_LINE!r}")
     if any(len(places) > 1 for places in marks.values()):

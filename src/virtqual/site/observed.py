@@ -70,7 +70,7 @@ def observe(partition: SlurmPartition, identity: Identity) -> Observed:
     scale = "standard" if size.cores >= MIN_STANDARD_CORES else "small"
     extras = {
         "nodes": Fact(len(partition.common_nodes), f"Slurm's nodes of {partition.name}"),
-        **_observe_memory(identity, node, size.memory_mib),
+        **_observe_memory(identity, node, partition),
         "scale": Fact(scale, f"{size.cores} cores of {node}"),
         **_observe_rdma(fabric.list_active_ports(identity), node),
     }
@@ -85,17 +85,18 @@ def observe(partition: SlurmPartition, identity: Identity) -> Observed:
     return replace(observed, notes=[*notes, *(f"{wrong}." for wrong in find_contradictions(observed))])
 
 
-def _observe_memory(identity: Identity, node: str, slurm_mib: int | None) -> dict[str, Fact]:
+def _observe_memory(identity: Identity, node: str, partition: SlurmPartition) -> dict[str, Fact]:
     facts, topology = {}, identity.topology
     if seen(total := identity.memory.total_mib):
-        # Slurm's configuration may give jobs less than there is.
-        usable, share = min(total, slurm_mib or total), 1 - SYSTEM_MEMORY_SHARE
-        origin = f"{share:.0%} of the {usable} MiB of {node}; its system keeps {SYSTEM_MEMORY_SHARE:.0%}"
+        # Slurm's configuration may give jobs less than there is, and nodes of one kind differ a little.
+        least, share = partition.common_size.memory_mib, 1 - SYSTEM_MEMORY_SHARE
+        usable = min(total, least or total)
+        own = partition.sizes.get(node, partition.common_size).memory_mib
+        place = node if usable in (total, own) else f"the smallest node like {node}"
+        origin = f"{share:.0%} of the {usable} MiB of {place}; its system keeps {SYSTEM_MEMORY_SHARE:.0%}"
         facts["memory_mib"] = Fact(int(usable * share), origin)
     if seen(topology.numa):
-        # A node of another kind of memory has no CPUs.
-        count = sum(bool(cpus) for cpus in topology.numa.values())
-        facts["numa_nodes"] = Fact(count, f"NUMA nodes in /sys of {node}")
+        facts["numa_nodes"] = Fact(len(topology.numa), f"NUMA nodes in /sys of {node}")
     cache_bytes = topology.last_level_bytes
     if not seen(cache_bytes) and seen(cache := topology.last_level_cache) and seen(topology.cpus):
         # All caches are taken to be as that of the first CPU.

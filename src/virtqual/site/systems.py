@@ -20,7 +20,15 @@ from textwrap import shorten
 from typing import Annotated, Any, Literal, Self
 
 from jsonschema import Draft7Validator
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from typing_extensions import TypedDict
 
 from virtqual.errors import InfrastructureError, UsageError, VirtqualError
@@ -79,6 +87,17 @@ class Processor(TypedDict):
     num_sockets: Count
 
 
+def _refuse_mpirun(launcher: object) -> object:
+    """Refuse MPI libraries' own launchers, and say what to write instead (docs/system-file.md, Why not `mpirun`)."""
+    if str(launcher).startswith(("mpirun", "mpiexec")):
+        raise ValueError(
+            f"{launcher!r} cannot start tasks on one side of a session's job, nor tells them apart as Slurm "
+            "does: write 'srun', with extras.mpi_options=['--mpi=pmix'] for Open MPI or ['--mpi=pmi2'] for "
+            "MPICH (`srun --mpi=list` shows what your Slurm has)"
+        )
+    return launcher
+
+
 class Partition(BaseModel, frozen=True):
     """A partition that is compared, without the keys that only ReFrame reads."""
 
@@ -86,7 +105,7 @@ class Partition(BaseModel, frozen=True):
     features: tuple[str, ...]
     # ReFrame's `squeue` is for Slurm without accounting. Tasks are bound by `srun`.
     scheduler: Literal["slurm", "squeue"]
-    launcher: Literal["srun"]
+    launcher: Annotated[Literal["srun"], BeforeValidator(_refuse_mpirun)]
     access: Annotated[Options, Field(min_length=1)]
     processor: Processor
     extras: PartitionExtras

@@ -130,6 +130,8 @@ def test_a_look_among_what_a_site_prints():
         print_as(0, NOTICES + whole + NOTICES),
         print_as("00", whole) + NOTICES,
         whole.replace(gather.FIRST_LINE, f"\x1b[0m{gather.FIRST_LINE}"),
+        f"Job 7 begins{whole}",
+        f"+ echo {gather.FIRST_LINE}\n{whole}",
     ):
         assert gather.parse(text) == expected
 
@@ -216,13 +218,16 @@ def test_this_node():
         ("e1000e", "8086:10d3 8086:0000", True, "emulated"),
         ("e1000e", "8086:10d3 15ad:07d0", True, "emulated"),
         ("mlx5_core", "15b3:101b 15b3:0007", True, "passthrough"),
+        ("vmw_pvrdma", "15ad:0820 15ad:0820", True, "paravirtual"),
     ],
 )
 def test_kinds_of_adapters(driver, pci_id, guest, expected):
     unseen = NotObservable(not_observable="no PCI device")
-    ids = [*(pci_id or "").split(), unseen, unseen][:2]
-    assert kind(driver, *ids, virtual_function=False, guest=guest) == expected
-    assert isinstance(kind(unseen, unseen, unseen, virtual_function=False, guest=True), NotObservable)
+    device, subsystem = [*(pci_id or "").split(), "", ""][:2]
+    assert (
+        kind(driver, device or unseen, virtual_function=False, guest=guest, subsystem=subsystem) == expected
+    )
+    assert isinstance(kind(unseen, unseen, virtual_function=False, guest=True), NotObservable)
 
 
 def test_load_of_a_run():

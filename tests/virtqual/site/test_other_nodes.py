@@ -153,6 +153,25 @@ def test_a_name_that_slurm_does_not_have_is_named(at):  # noqa: F811
     )
 
 
+def test_nodes_of_hosts_are_named_as_slurm_names_them(at):  # noqa: F811
+    """As under CycleCloud, whose machines are called by their addresses."""
+    site = at("two-names")
+    initialise(site)
+    assert "sinfo: CPUS of hpc-2" in (site.path / "site/systems/mysite.py").read_text("utf-8")
+    complete(site)
+    file = site.path / "site/systems/mysite.py"
+    text = file.read_text("utf-8")
+    for names, says in (
+        (
+            '{"h1": ["ip-0A000001"], "h2": ["ip-0A000002"]}',
+            "names ip-0A000001 (hpc-1), ip-0A000002 (hpc-2) by",
+        ),
+        ('{"h1": ["hpc-1"], "h2": ["hpc-3"]}', "names hpc-3, which partition virt has not"),
+    ):
+        file.write_text(text.replace('"nodes_of_hosts": {}', f'"nodes_of_hosts": {names}'), "utf-8")
+        assert says in check(site, code=2)
+
+
 def test_threads_that_only_native_nodes_have_are_refused_as_such(at):  # noqa: F811
     site = at("ht-native-cores-vm")
     initialise(site)

@@ -111,6 +111,8 @@ def test_nodes_whose_memory_differs_by_some_mib_are_all_used(at):
     initialise(site)
     system = complete(site)
     assert (system.native_extras.nodes, "--exclude" in str(system.partition("native").access)) == (8, False)
+    text = (site.path / "site/systems/mysite.py").read_text("utf-8")
+    assert '"memory_mib": 216002,  # 90% of the 240003 MiB of the smallest node like cn0008' in text
     check(site)
 
 
