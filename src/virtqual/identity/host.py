@@ -132,8 +132,12 @@ def _are_vcpus_pinned(
     if listed and len(listed) >= count:
         numbers = {element.get("id", "") for element in listed if element.get("enabled") != "no"}
     everywhere = vcpu.get("cpuset", "")
-    cpusets = [_read_cpuset(pins.get(number, everywhere)) for number in numbers]
-    wide = [cpuset for cpuset in cpusets if len(cpuset) != 1]
+    return are_pinned([pins.get(number, everywhere) for number in numbers], cores)
+
+
+def are_pinned(lists: Sequence[str], cores: Mapping[int, frozenset[int]] | None) -> bool | NotObservable:
+    """Return whether vCPUs are pinned that may run on these lists of the host's CPUs."""
+    wide = [cpuset for cpuset in map(_read_cpuset, lists) if len(cpuset) != 1]
     if cores:
         return all(cpuset and cpuset <= cores.get(min(cpuset), frozenset()) for cpuset in wide)
     # Two CPUs may be the threads of one core, if no other vCPU may run there.
@@ -142,7 +146,7 @@ def _are_vcpus_pinned(
     if wide:
         cpus = cpu_text(min(wide, key=min))
         return unseen(
-            f"a vCPU may run on CPUs {cpus}; whether they are one core is not in libvirt's description"
+            f"a vCPU may run on CPUs {cpus}; whether they are one core is only known with the host's topology"
         )
     return True
 

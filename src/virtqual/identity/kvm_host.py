@@ -73,6 +73,8 @@ def read_vms(
         fields = host.read_qemu(arguments)
         if name in domains:
             fields |= host.read_libvirt(domains[name], cores)
+        if affinities := files.texts.get(f"/proc/{process}/vcpu"):
+            fields["vcpus_pinned"] = host.are_pinned(affinities.split("\n"), cores)
         vms[name] = {**fields, "qemu_package": _read_package(files, process)}
     return vms
 

@@ -13,6 +13,14 @@ for comm in /proc/[0-9]*/comm; do
     case $name in qemu-system* | qemu-kvm | kvm) ;; *) continue ;; esac
     process=${comm%/comm}
     tr '\0\n' '\n?' < "$process/cmdline" | mark "$process/cmdline"
+    # The CPUs that each vCPU may use now, also where libvirt is in a container; it gives their threads such names.
+    for task in "$process"/task/[0-9]*; do
+        { read -r thread < "$task/comm"; } 2> /dev/null || continue
+        case $thread in 'CPU '[0-9]*/KVM | 'CPU '[0-9]*/TCG) ;; *) continue ;; esac
+        while read -r key value; do
+            case $key in Cpus_allowed_list:) printf '%s:%s\n' "$process/vcpu" "$value" ;; esac
+        done < "$task/status"
+    done 2> /dev/null
     # Only root may see which file it runs.
     binary=$(readlink "$process/exe" 2> /dev/null) || continue
     printf %s "$binary" | tr '\n' '?' | mark "$process/exe"

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -321,7 +322,10 @@ def test_a_vcpu_on_two_cpus_is_pinned_if_they_are_one_core():
     two_cores = {cpu: frozenset({cpu}) for cpu in (0, 1, 64, 65)}
     assert host.read_libvirt(PINNED_TO_PAIRS, one_core)["vcpus_pinned"] is True
     assert host.read_libvirt(PINNED_TO_PAIRS, two_cores)["vcpus_pinned"] is False
-    assert "whether they are one core" in host.read_libvirt(PINNED_TO_PAIRS)["vcpus_pinned"].not_observable
+    assert (
+        "whether they are one core is only"
+        in host.read_libvirt(PINNED_TO_PAIRS)["vcpus_pinned"].not_observable
+    )
     four_threads = LIBVIRT.replace("cpuset='0'", "cpuset='0-3'").replace("cpuset='1'", "cpuset='4-7'")
     cores = {cpu: frozenset(range(cpu // 4 * 4, cpu // 4 * 4 + 4)) for cpu in range(8)}
     assert host.read_libvirt(four_threads, cores)["vcpus_pinned"] is True
@@ -427,3 +431,38 @@ def test_the_version_of_another_file_than_the_one_of_that_path_is_read_from_it(t
 def test_domains_of_libvirts_own_tests(elements, expected):
     fields = host.read_libvirt(f"<domain type='kvm'><name>a</name>{elements}</domain>")
     assert {key: fields[key] for key in expected} == expected
+
+
+THREADS = """
+import ctypes, os, sys, threading, time
+
+def name(text):
+    ctypes.CDLL(None).prctl(15, text, 0, 0, 0)
+
+def run():
+    name(b"CPU 0/KVM")
+    os.sched_setaffinity(threading.get_native_id(), {min(os.sched_getaffinity(0))})
+    ready.set()
+    time.sleep(60)
+
+ready = threading.Event()
+threading.Thread(target=run, daemon=True).start()
+ready.wait()
+name(b"qemu-kvm")
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_threads_of_vcpus_show_where_they_may_run():
+    """As for KubeVirt, whose libvirt is in a container of its own."""
+    with subprocess.Popen([sys.executable, "-c", THREADS], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        printed = subprocess.run(["sh", "-c", kvm_host.script()], capture_output=True, text=True, check=True)
+        process.kill()
+    files = gather.parse(printed.stdout)
+    assert files.texts[f"/proc/{process.pid}/vcpu"] == str(min(os.sched_getaffinity(0)))
+    assert kvm_host.read_vms(files)[f"process {process.pid}"]["vcpus_pinned"] is True
+    loose = {**files.texts, f"/proc/{process.pid}/vcpu": "0-63\n0-63"}
+    vms = kvm_host.read_vms(gather.NodeFiles(loose, {}))
+    assert vms[f"process {process.pid}"]["vcpus_pinned"] is False
