@@ -119,7 +119,10 @@ def change_key(system, path, value):
             "scheduler: 'squeue' learns no exit code of a job",
         ),
         ({"vm.launcher": "ssh"}, "[vm].launcher: 'ssh' is not 'srun'"),
-        ({"vm.launcher": "mpirun"}, "[vm].launcher: 'mpirun' cannot start tasks on one side of a session's job"),
+        (
+            {"vm.launcher": "mpirun"},
+            "[vm].launcher: 'mpirun' cannot start tasks on one side of a session's job",
+        ),
         ({"vm.launcher": "mpiexec"}, "write 'srun', with extras.mpi_options=['--mpi=pmix'] for Open MPI or"),
         ({"vm.access": REMOVED}, "[vm].access: is missing"),
         ({"vm.access": []}, "[vm].access: "),
