@@ -17,6 +17,7 @@ import math
 import os
 import re
 import subprocess
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -42,7 +43,8 @@ from virtqual.programs import (
 )
 from virtqual.programs.text import OutputError
 
-LARGEST_BYTES = 8 * 2**20
+# Longer files are data, or traces.
+LARGEST_BYTES = 2**19
 # What a launcher, a scheduler or a script prints after a program.
 _AFTER = r"^(?:START OF JOBSPEC|real\t|Resources |Application \d+ resources|slurmstepd).*"
 _NOT_OUTPUTS = (".py", ".md", ".ipynb", ".rst", ".c", ".h", ".html", ".js")
@@ -114,6 +116,11 @@ def compare_wrf(text: str, run: Any) -> Iterator[tuple[float, float]]:
     yield run.total, math.fsum(map(float, steps))
 
 
+def compare_mpip(text: str, run: Any) -> Iterator[tuple[float, float]]:
+    """Yield the time of the first task."""
+    yield run.seconds[0], find_float(r"^ +0 +(\S+)", text)
+
+
 def read_foam(text: str) -> object:
     """Read as many steps as there are."""
     return openfoam.parse(text, steps=len(re.findall("^Time = ", text, re.MULTILINE)))
@@ -139,7 +146,7 @@ PROGRAMS = {
     "fio": Outside(r'^\{\s*"fio version"', fio.parse, compare_fio),
     "pgbench": Outside(r"^pgbench \(", pgbench.parse, compare("rate", r"^tps = (\S+)")),
     "stress-ng": Outside(r"^---\nsystem-info:", stress_ng.parse, compare("time", r"wall-clock-time: (\S+)")),
-    "mpiP": Outside(r"^@ mpiP$", mpip.parse, compare("mean", r"^ +0 +(\S+)")),
+    "mpiP": Outside(r"^@ mpiP$", mpip.parse, compare_mpip),
 }
 _ANY = re.compile(
     rb"# OSU |STREAM version|HPLinpack|DARPA/DOE|LAMMPS \(|taskid: 0|starting wrf|Charm\+\+|SU3 with|"
@@ -253,6 +260,7 @@ def main() -> None:
     if arguments.decisions:
         lines = (f"{place} {name}\t{decision}\n" for (place, name), decision in decisions.items())
         arguments.decisions.write_text("".join(lines))
+    sys.exit(any(decision.startswith("WRONG") for decision in decisions.values()))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from virtqual.errors import InfrastructureError
 NUMBER = r"-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?"
 # What C and Fortran print for a value that is not a number or infinite.
 NOT_FINITE = r"(?i:(?<![\w.+-])[-+]?(?:nan(?:\(\w*\))?|inf|infinity)(?!\w|\.\w))"
-# A line is similar to a pattern if its beginning or end has this many letters, and a third of all.
+# A line is similar to a pattern if it matches a beginning or end with this many letters, and a third of all.
 _SIMILAR_LETTERS = 5
 _SHOWN_CHARS = 100
 
@@ -106,13 +106,15 @@ def find_closest_line(pattern: str, text: str) -> tuple[int, str] | None:
 def _split(pattern: str) -> tuple[list[re.Pattern[str]], list[re.Pattern[str]]]:
     """Return the beginnings and the ends of a pattern that a similar line matches, shortest first."""
     pattern = pattern.removeprefix("^")
-    enough = max(_SIMILAR_LETTERS, _count_letters(pattern) / 3)
+    third = _count_letters(pattern) / 3
+    enough, few = max(_SIMILAR_LETTERS, third), max(1, min(_SIMILAR_LETTERS, third))
     beginnings: list[re.Pattern[str]] = []
     ends: list[re.Pattern[str]] = []
     for length in range(1, len(pattern)):
         for piece, pieces in ((pattern[:length], beginnings), (pattern[-length:], ends)):
             letters = _count_letters(piece)
-            if letters >= enough or (letters and 2 * length >= len(pattern)):
+            # Patterns of numbers have hardly any letters: half of such a pattern is enough.
+            if letters >= enough or (letters >= few and 2 * length >= len(pattern)):
                 # A piece that ends within a group is not a pattern.
                 with suppress(re.error):
                     pieces.append(re.compile(piece, re.ASCII))
