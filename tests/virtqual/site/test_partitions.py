@@ -81,6 +81,21 @@ def show(prints, nodes, settings=UP, name="p"):
             UP,
             (94, 94, 256000),
         ),
+        # Two sockets of 56 cores with two threads each: 16 cores are kept.
+        (
+            node(
+                "b1",
+                "CPUEfctv=192 CPUTot=224",
+                "RealMemory=2060000",
+                "CoreSpecCount=16 CPUSpecList=96-111,208-223 MemSpecLimit=65536",
+                2,
+                56,
+            ),
+            UP,
+            (192, 96, 1994464),
+        ),
+        # 19.05 in a cloud: memory alone is kept.
+        (node("hb", "CPUTot=60", "RealMemory=229376", "MemSpecLimit=5120", 15, 4), UP, (60, 60, 224256)),
         # CPUs=1 for a node of four cores.
         (node("pi", "CPUEfctv=1 CPUTot=1", "RealMemory=4096", "", 1, 4), UP, (1, 1, 4096)),
         # Memory that is not configured.
