@@ -204,13 +204,16 @@ def _read_cpu(files: NodeFiles) -> record.Cpu:
     vendor, family, model, stepping = parts
     signature: Text = f"{vendor} {family}-{model}-{stepping}"
     if cores := arm.describe_cores(files.texts.get("/proc/cpuinfo", "")):
-        flags = _search_cpuinfo(files, "Features")
+        flags, is_64_bit = (
+            _search_cpuinfo(files, "Features"),
+            _search_cpuinfo(files, "CPU architecture") == "8",
+        )
         return record.Cpu(
             model=cores[0],
             signature=cores[1],
             microcode=unseen("Arm processors show none"),
             features=" ".join(sorted(flags.split())) if seen(flags) else flags,
-            architecture=_read_architecture(files, "aarch64"),
+            architecture=_read_architecture(files, "aarch64" if is_64_bit else ""),
         )
     flags = _search_cpuinfo(files, "flags")
     return record.Cpu(
