@@ -51,6 +51,8 @@ def write(name: str, directory: Path) -> None:
         files[f"look.{machine}"] = "\n".join(_render(_read_machine(description["machines"], machine)))
     for partition, settings in description["partitions"].items():
         files[f"partition.{partition}.txt"] = _describe_partition(partition, settings, description["nodes"])
+    # What `sacctmgr` and `scontrol show config` print, where a centre publishes limits of its QOS.
+    files |= description.get("printed", {})
     for key in ("Hidden", "Default"):
         names = (name for name, settings in description["partitions"].items() if settings.get(key) == "YES")
         files[key.lower()] = " ".join(names)
