@@ -1,4 +1,6 @@
-"""Start a cluster of an unpacked release, and record what its Slurm prints; record.sh calls this in namespaces.
+"""Start a cluster of an unpacked release, and record what its Slurm prints.
+
+record.sh calls this in namespaces.
 
 All daemons are children of process 1 of a PID namespace, and end with it.
 """
@@ -20,7 +22,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "tests"))
 
-import recorded  # noqa: E402
+import recorded_commands as recorded  # noqa: E402
 
 USER = 1000
 #: As slurm.py asks: times are numbers.
@@ -30,6 +32,17 @@ KERNEL = "5.14.0-503.11.1.el9_5.x86_64"
 COMMANDS = ("sinfo", "squeue", "scontrol", "sbatch", "srun", "scancel", "sacct", "sacctmgr", "slurmd")
 #: Nodes with a daemon, by host name; the others do not answer.
 HOSTS = ("n1", "n2", "v1", "v2", "c1", "c2", "big1", "ip-10-0-0-5", "plain1", "drained1", "down1")
+#: Munge's folders and key belong to root.
+MUNGE = """chown -R root:root /etc/munge /run/munge /var/lib/munge /var/log/munge
+[ -s /etc/munge/munge.key ] || head -c 1024 /dev/urandom > /etc/munge/munge.key
+chmod 700 /etc/munge
+chmod 600 /etc/munge/munge.key
+chmod 755 /run/munge
+"""
+DATABASE = """rm -rf /var/lib/mysql /var/spool/slurmctld/*
+mkdir -p /var/lib/mysql /run/mysqld
+ln -sfn mysqld /run/mariadbd
+"""
 #: What the database knows.
 ACCOUNTS = (
     "cluster alpha,beta",
@@ -54,7 +67,16 @@ class Cluster:
         return re.findall(r"\d+\.\d+", self.run("slurmctld", "-V", user=0).stdout)[0]
 
     def chroot(self, words: Sequence[str], user: int) -> list[str]:
-        return ["chroot", f"--userspec={user}:{user}", str(self.root), "sh", "-c", 'cd /tmp; exec "$@"', "sh", *words]
+        return [
+            "chroot",
+            f"--userspec={user}:{user}",
+            str(self.root),
+            "sh",
+            "-c",
+            'cd /tmp; exec "$@"',
+            "sh",
+            *words,
+        ]
 
     def environment(self, **env: str) -> dict[str, str]:
         """Return an environment with nothing of this process's own but Slurm's variables."""
@@ -123,11 +145,14 @@ class Cluster:
         self.daemons[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def start_all(self) -> None:
-        self.run("sh", "-c", "chown -R root:root /etc/munge /run/munge /var/lib/munge /var/log/munge", user=0)
-        self.run("sh", "-c", "[ -s /etc/munge/munge.key ] || head -c 1024 /dev/urandom > /etc/munge/munge.key", user=0)
-        self.run("sh", "-c", "chmod 700 /etc/munge; chmod 600 /etc/munge/munge.key; chmod 755 /run/munge", user=0)
+        """Start munged and the cluster."""
+        self.run("sh", "-c", MUNGE, user=0)
         self.start("munged", "munged", "--foreground", "--force", "--num-threads=2")
         self.wait("munged", lambda: self.run("munge", "-n").returncode == 0)
+        self.start_slurm()
+
+    def start_slurm(self) -> None:
+        """Start slurmctld, and slurmd for each host."""
         self.start("slurmctld", "slurmctld", "-D", "-c")
         self.wait("slurmctld", lambda: self.run("scontrol", "ping").returncode == 0)
         for host in HOSTS:
@@ -141,13 +166,23 @@ class Cluster:
                 daemon.terminate()
                 daemon.wait()
                 del self.daemons[name]
-        etc = self.root / "etc/slurm"
         plain, added = ((HERE / "etc" / name).read_text("utf-8") for name in ("slurm.conf", "accounts.conf"))
         plain = plain.replace("AccountingStorageType=accounting_storage/none\n", "")
-        (etc / "slurm.conf").write_text(plain + added, encoding="utf-8")
-        (etc / "slurmdbd.conf").chmod(0o600)
+        (self.root / "etc/slurm/slurm.conf").write_text(plain + added, encoding="utf-8")
+        self.start_database()
+        for line in ACCOUNTS:
+            done = self.run("sacctmgr", "--immediate", "add", *line.split(), user=0)
+            if done.returncode:
+                raise SystemExit(f"sacctmgr add {line}: {done.stdout}{done.stderr}")
+        self.start("slurmctld-beta", "env", "SLURM_CONF=/etc/slurm/beta.conf", "slurmctld", "-D", "-c")
+        self.start_slurm()
+        self.wait("beta", lambda: self.run("sinfo", "-M", "beta").returncode == 0)
+
+    def start_database(self) -> None:
+        """Start MariaDB and slurmdbd."""
+        (self.root / "etc/slurm/slurmdbd.conf").chmod(0o600)
+        self.run("sh", "-c", DATABASE, user=0)
         options = ["--no-defaults", "--user=root", "--datadir=/var/lib/mysql"]
-        self.run("sh", "-c", "rm -rf /var/lib/mysql /var/spool/slurmctld/*; mkdir -p /var/lib/mysql /run/mysqld; ln -sfn mysqld /run/mariadbd", user=0)
         sql = b"create database mysql;\nuse mysql;\n"
         for part in ("", "_data"):
             (tables,) = (self.root / "usr/share").glob(f"m*/m*_system_tables{part}.sql")
@@ -161,17 +196,6 @@ class Cluster:
         preload = [f"LD_PRELOAD=/{library.relative_to(self.root)}"] if library else []
         self.start("slurmdbd", "env", *preload, "slurmdbd", "-D")
         self.wait("slurmdbd", lambda: self.run("sacctmgr", "-n", "show", "qos", user=0).stdout.strip())
-        for line in ACCOUNTS:
-            done = self.run("sacctmgr", "--immediate", "add", *line.split(), user=0)
-            if done.returncode:
-                print(line, done.stdout, done.stderr)
-        self.start("slurmctld", "slurmctld", "-D", "-c")
-        self.start("slurmctld-beta", "env", "SLURM_CONF=/etc/slurm/beta.conf", "slurmctld", "-D", "-c")
-        self.wait("slurmctld", lambda: self.run("scontrol", "ping").returncode == 0)
-        for host in HOSTS:
-            self.start(f"slurmd.{host}", "slurmd", "-D", host=host)
-        self.wait("slurmd", lambda: self.count_idle() >= len(HOSTS))
-        self.wait("beta", lambda: self.run("sinfo", "-M", "beta").returncode == 0)
 
     def count_idle(self) -> int:
         nodes = self.run("sinfo", "--noheader", "--Node", "-a", "-o", "%N %T").stdout
@@ -183,12 +207,12 @@ class Cluster:
             dead = [name for name, daemon in self.daemons.items() if daemon.poll() is not None]
             if dead or time.monotonic() > end:
                 print(self.run("sinfo", "-aN", "-o", "%N %T %E").stdout)
-                raise SystemExit(f"{dead or what} did not come up within {seconds} s: see {self.root}/var/log")
+                raise SystemExit(f"{dead or what} did not come up in {seconds} s: see {self.root}/var/log")
             time.sleep(0.3)
 
 
 class Recorder:
-    """Records commands in the folders of scenes; programs of this process find recorders of Slurm's commands."""
+    """Records commands in the folders of scenes; PATH has recorders of Slurm's commands."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster, self.folder = cluster, folder

@@ -29,5 +29,5 @@ exec 9> "$root.lock"
 flock --nonblock 9 || { echo "$root is in use" >&2; exit 1; }
 setpriv --pdeathsig KILL unshare --pid --fork --kill-child --mount --net --uts \
     bash -c '"$@" & wait $!' bash "${PYTHON:-python3}" "$here/record.py" "$root" "$here/../../tests/outputs/slurm" &
-trap "kill -KILL $!; exit 143" TERM INT
+trap "kill -KILL $!; exit 143" HUP INT TERM
 wait $!

@@ -6,10 +6,9 @@ import json
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
-from types import SimpleNamespace
 
 from virtqual.site import held, limits, partitions, slurm
+from virtqual.site.extras import PartitionExtras
 from virtqual.site.options import parse_options
 from virtqual.site.systems import Partition
 
@@ -79,7 +78,7 @@ REFUSED_WITH_ACCOUNTS = {
     "closed": "-p closed -A staff",
     "capitals": "-p native -w n1 -A STAFF --time=1",
 }
-#: Options that Slurm refuses, or that let a job wait for ever, with `--wrap` for sbatch and a program for srun.
+#: Options of jobs that Slurm refuses, or lets wait for ever.
 REFUSED = {
     "strict-plain": "-p strict",
     "strict-memory": "-p strict -C native --mem=0",
@@ -146,7 +145,12 @@ def record_idle(recorder) -> None:
     for name in PARTITIONS:
         ask(recorder, lambda name=name: slurm.list_node_states(name), f"states of {name}")
         ask(recorder, lambda name=name: partitions.read_partition(name), f"partition {name}")
-    for question in (partitions.list_partitions, slurm.list_licenses, slurm.has_accounting, slurm.check_scheduler):
+    for question in (
+        partitions.list_partitions,
+        slurm.list_licenses,
+        slurm.has_accounting,
+        slurm.check_scheduler,
+    ):
         ask(recorder, question, question.__name__)
     for names in ("n[1-2],lost[1-2],node05", "vm[08-11]", "rack[1-2]n[1-2]"):
         ask(recorder, lambda names=names: slurm.expand_nodes(names), names)
@@ -189,7 +193,7 @@ def wait_for(recorder, *question: str, until: str) -> None:
 
 def partition(name: str, *access: str) -> Partition:
     """Return a partition of a system file with these options of a session's jobs."""
-    extras = SimpleNamespace(session_access=(f"--partition={name}", *access))
+    extras = PartitionExtras.model_construct(session_access=(f"--partition={name}", *access))
     return Partition.model_construct(name=name, access=extras.session_access, extras=extras)
 
 
@@ -240,7 +244,9 @@ def record_running(recorder, sides: tuple[str, str]) -> None:
         recorder.run("srun", *options, "--overlap", "--nodes=1", "--ntasks=2", "hostname")
     recorder.run("srun", *steps[1], "--overlap", "--nodes=1", "--ntasks=1", "sh", "-c", "exit 3")
     recorder.run("srun", *steps[1], "--overlap", "--ntasks=1", "echo", "labelled", SLURM_LABELIO="1")
-    slow = recorder.cluster.open("srun", *steps[0], "--overlap", "--ntasks=1", "--job-name=slow", "sleep", "300")
+    slow = recorder.cluster.open(
+        "srun", *steps[0], "--overlap", "--ntasks=1", "--job-name=slow", "sleep", "300"
+    )
     wait_for(recorder, "squeue", "--all", "--steps", "-h", "-o", "%j", until="slow")
     recorder.run("squeue", "--steps")
     ask(recorder, lambda: slurm.send_heartbeat(job), "heartbeat")
@@ -264,7 +270,9 @@ def record_ended(recorder) -> None:
     """Ask about jobs that have ended, or that Slurm does not know."""
     others = json.loads((recorder.folder / "running/facts.json").read_text(encoding="utf-8"))["components"]
     submitted = time.time()
-    done = recorder.run("sbatch", "--parsable", "-p", "native", "-w", "n1", "--time=1", "-o", "/dev/null", "--wrap=exit 3")
+    done = recorder.run(
+        "sbatch", "--parsable", "-p", "native", "-w", "n1", "--time=1", "-o", "/dev/null", "--wrap=exit 3"
+    )
     job = done.stdout.split()[-1]
     wait_for(recorder, "squeue", "-h", "-t", "all", f"--jobs={job}", "-o", "%T", until="FAILED")
     seen = time.time()
@@ -291,7 +299,9 @@ def record_accounts(recorder) -> None:
     for words in REFUSED_WITH_ACCOUNTS.values():
         ask(recorder, lambda words=words: predict(words), words)
     for name, options in REFUSED_WITH_ACCOUNTS.items():
-        recorder.run("sbatch", *options.split(), f"--job-name=virtqual-{name}", "--output=/dev/null", "--wrap=true")
+        recorder.run(
+            "sbatch", *options.split(), f"--job-name=virtqual-{name}", "--output=/dev/null", "--wrap=true"
+        )
         recorder.run("srun", *options.split(), f"--job-name=virtqual-{name}", "--immediate=2", "hostname")
     recorder.cluster.run("scancel", "--user=user")
     wait_until_idle(recorder)

@@ -88,7 +88,7 @@ class Processor(TypedDict):
 
 
 def _refuse_mpirun(launcher: object) -> object:
-    """Refuse MPI libraries' own launchers, and say what to write instead (docs/system-file.md, Why not `mpirun`)."""
+    """Refuse launchers of MPI libraries, and say what to write instead (docs/system-file.md)."""
     if str(launcher).startswith(("mpirun", "mpiexec")):
         raise ValueError(
             f"{launcher!r} cannot start tasks on one side of a session's job, nor tells them apart as Slurm "

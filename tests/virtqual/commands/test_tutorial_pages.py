@@ -33,7 +33,8 @@ KVM_HOST = """/sys/module/kvm/parameters/halt_poll_ns:200000
 /virsh/1:<domain type='kvm'><name>{vm}</name><memory unit='MiB'>175781</memory><vcpu>8</vcpu>
 /virsh/1:<memoryBacking><hugepages/></memoryBacking><cputune>{pins}</cputune>
 /virsh/1:<numatune><memory mode='strict' nodeset='0-1'/>
-/virsh/1:<memnode cellid='0' mode='strict' nodeset='0'/><memnode cellid='1' mode='strict' nodeset='1'/></numatune>
+/virsh/1:<memnode cellid='0' mode='strict' nodeset='0'/>
+/virsh/1:<memnode cellid='1' mode='strict' nodeset='1'/></numatune>
 /virsh/1:<os><type machine='pc-q35-rhel9.4.0'>hvm</type></os>
 /virsh/1:<cpu mode='host-passthrough'><numa><cell id='0'/><cell id='1'/></numa></cpu></domain>
 virtqual-look/1

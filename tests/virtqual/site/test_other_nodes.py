@@ -141,7 +141,7 @@ def test_slurms_name_of_a_node_is_used(at):  # noqa: F811
     assert "x1000" not in said
     complete(site)
     text = (site.path / "site/systems/mysite.py").read_text("utf-8")
-    assert '"num_cpus": 128,  # sinfo: CPUS of nid000008' in text
+    assert """"num_cpus": 128,  # Slurm's CPUs of nid000008""" in text
     check(site, "--on-nodes")
 
 
@@ -157,7 +157,7 @@ def test_nodes_of_hosts_are_named_as_slurm_names_them(at):  # noqa: F811
     """As under CycleCloud, whose machines are called by their addresses."""
     site = at("two-names")
     initialise(site)
-    assert "sinfo: CPUS of hpc-2" in (site.path / "site/systems/mysite.py").read_text("utf-8")
+    assert "Slurm's CPUs of hpc-2" in (site.path / "site/systems/mysite.py").read_text("utf-8")
     complete(site)
     file = site.path / "site/systems/mysite.py"
     text = file.read_text("utf-8")

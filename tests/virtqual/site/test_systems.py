@@ -121,7 +121,7 @@ def change_key(system, path, value):
         ({"vm.launcher": "ssh"}, "[vm].launcher: 'ssh' is not 'srun'"),
         (
             {"vm.launcher": "mpirun"},
-            "[vm].launcher: 'mpirun' cannot start tasks on one side of a session's job",
+            "[vm].launcher: 'mpirun' cannot start tasks on one side of a",
         ),
         ({"vm.launcher": "mpiexec"}, "write 'srun', with extras.mpi_options=['--mpi=pmix'] for Open MPI or"),
         ({"vm.access": REMOVED}, "[vm].access: is missing"),
