@@ -88,6 +88,29 @@ def read_options(words: Sequence[str]) -> list[tuple[str, str]]:
     return options
 
 
+#: Options that ``sbatch`` takes, and ``srun`` refuses.
+_SBATCH_ONLY = {
+    "--batch",
+    "--export-file",
+    "--get-user-env",
+    "--ignore-pbs",
+    "--no-requeue",
+    "--parsable",
+    "--requeue",
+}
+
+
+def list_srun_options(words: Sequence[str]) -> list[str]:
+    """Return the words of a job's options that ``srun`` takes, too.
+
+    Examples
+    --------
+    >>> list_srun_options(["--partition=vm", "--get-user-env=60L", "--requeue"])
+    ['--partition=vm']
+    """
+    return [word for word in words if word.partition("=")[0] not in _SBATCH_ONLY]
+
+
 #: Options that virtqual adds to jobs, by name, each with the options that replace it where they are stated.
 #: A run gets all memory of its nodes and no variable of the user's shell; repeated by Slurm it would be two.
 ADDED_OPTIONS = {

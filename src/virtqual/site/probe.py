@@ -12,6 +12,7 @@ from virtqual.identity import Identity, gather, readers
 from virtqual.identity.gather import NodeFiles
 from virtqual.site import held, slurm
 from virtqual.site.nodes import GLANCE_INTERVAL_S, choose_glance_interval
+from virtqual.site.options import list_srun_options
 from virtqual.site.systems import System
 from virtqual.site.waiting import WAIT_LONGER, Wait
 from virtqual.verdict.pairs import SIDES
@@ -88,7 +89,7 @@ def gather_from_node(
     minutes = PROBE_TIME_LIMIT_MINUTES + math.ceil(prolog_seconds / 60)
     if not any(option.startswith("--jobid=") for option in place):
         # After the timeout srun takes its job out of the queue.
-        place = [*place, f"--time={minutes}", f"--immediate={timeout}"]
+        place = [*list_srun_options(place), f"--time={minutes}", f"--immediate={timeout}"]
     machine = f'echo "{gather.MACHINE}:$(uname -m)"\n'
     script = gather.guard(gather.script(more, machine + commands))
     size = ("--nodes=1", "--ntasks=1", f"--cpus-per-task={cpus}")
