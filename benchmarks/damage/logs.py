@@ -30,7 +30,7 @@ from recorded import NAMES, conclude_session, make_session, print_table
 from virtqual import paths
 from virtqual.errors import UsageError, VirtqualError
 from virtqual.qualify.checking import check_session
-from virtqual.qualify.concluding import draw_conclusion
+from virtqual.qualify.drawing import draw_conclusion
 from virtqual.report import junit, page
 from virtqual.session.log import DOCUMENT, LOG, Event, Failed, Finished, Log, Submitted
 from virtqual.session.seal import intact_lines, seal

@@ -17,12 +17,13 @@ from virtqual.commands.options import Output
 from virtqual.errors import VirtqualError
 from virtqual.history.builds import Place, describe_changes, describe_notes, make_place
 from virtqual.history.nights import group_by_place
+from virtqual.qualify.checking import verified_summaries
 from virtqual.references import project_references
 from virtqual.references.marks import load_marks
 from virtqual.report import page
 from virtqual.report.console import verbatim
 from virtqual.session.store import ids
-from virtqual.session.summary import Summary, verified_summaries
+from virtqual.session.summary import Summary
 
 _console = verbatim()
 

@@ -8,10 +8,10 @@ from rich.text import Text
 from virtqual import paths
 from virtqual.errors import DamagedError, RefusedError, VirtqualError
 from virtqual.files.wording import printable
+from virtqual.qualify.checking import verified_summaries
 from virtqual.report.console import verbatim
 from virtqual.session.session import MAX_LABEL_CHARS
 from virtqual.session.store import NoSessionError
-from virtqual.session.summary import verified_summaries
 from virtqual.verdict import Outcome
 
 

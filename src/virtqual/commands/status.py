@@ -17,9 +17,10 @@ from virtqual.files.wording import list_names, pluralize
 from virtqual.history import outbox
 from virtqual.history.channels import NOTIFY, Notify, read_site_notify
 from virtqual.history.nights import ANSWERS, find_gap, find_notices, find_standings, group_by_place
+from virtqual.qualify.checking import verified_summaries
 from virtqual.report.console import verbatim
 from virtqual.session.store import system_of
-from virtqual.session.summary import Summary, verified_summaries
+from virtqual.session.summary import Summary
 
 OVER_CODE, UNDECIDED_CODE, BROKEN_CODE = 1, 3, 5
 #: Exit codes (docs/exit-codes.md), the worst last: within, undecided, over, refused, broken.

@@ -11,13 +11,13 @@ from pathlib import Path
 from virtqual import paths
 from virtqual.errors import RefusedError, VirtqualError
 from virtqual.files import reading
-from virtqual.qualify.concluding import draw_conclusion
+from virtqual.qualify.drawing import draw_conclusion
 from virtqual.report import junit, page
 from virtqual.session.log import DOCUMENT, Log, document_of
 from virtqual.session.provenance import provenance
 from virtqual.session.session import UNJUDGED_ANSWERS, Basis, Conclusion, Session
 from virtqual.session.store import load
-from virtqual.session.summary import Summary, file_of, read_summary, store_summary
+from virtqual.session.summary import Summary, file_of, read_summary, store_summary, summaries
 from virtqual.session.verified import read_digests, remember
 from virtqual.verdict import Outcome, Verdict
 
@@ -128,7 +128,12 @@ def _believe(session: Session, checked: CheckResult) -> list[str]:
 
 
 def verify(found: Summary, directory: Path) -> Summary | VirtqualError:
-    """Return the summary of a session, or why its conclusion is not believed; see `find_doubts`."""
+    """Return the summary of a session, or why its conclusion is not believed; see `find_doubts`.
+
+    A session that this installation did not conclude is judged again once.
+    """
+    if not found.claims or found.digest in read_digests():
+        return found
     if not found.doubts:
         try:
             doubts = find_doubts(load(directory), directory)
@@ -140,6 +145,12 @@ def verify(found: Summary, directory: Path) -> Summary | VirtqualError:
         # It is not judged again each time, but by `virtqual check`.
         store_summary(found, directory)
     return RefusedError(f"{directory}: {found.doubts[0]}")
+
+
+def verified_summaries(sessions: Path) -> Iterator[tuple[Path, Summary | VirtqualError]]:
+    """Yield what `summaries` yields; a session whose conclusion is not believed is an error."""
+    for directory, found in summaries(sessions):
+        yield directory, verify(found, directory) if isinstance(found, Summary) else found
 
 
 def check_conclusion(session: Session, directory: Path) -> CheckResult:

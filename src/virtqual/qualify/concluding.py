@@ -6,22 +6,19 @@ import shutil
 from collections.abc import Sequence
 from datetime import date, datetime
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from virtqual import paths
 from virtqual.errors import exit_code_of
 from virtqual.files.records import write_file
 from virtqual.files.wording import pluralize
-from virtqual.harness import catalogue
-from virtqual.references import project_references
+from virtqual.qualify.checking import verify
+from virtqual.qualify.drawing import draw_conclusion
 from virtqual.report import junit, page
-from virtqual.session.conclusion import conclude
-from virtqual.session.judge import judge
 from virtqual.session.log import Log
 from virtqual.session.provenance import provenance
 from virtqual.session.session import UNJUDGED_ANSWERS, Basis, Session
-from virtqual.session.summary import Summary, summaries_of, verified
+from virtqual.session.summary import Summary, summaries_of
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SlowRuns
 
@@ -62,25 +59,6 @@ def conclude_session(
     return session
 
 
-def draw_conclusion(session: Session, earlier: Session | None, directory: Path) -> None:
-    """Write the verdicts and the conclusion into a session, by its basis and the catalogue of its checks."""
-    basis = session.basis
-    assert basis is not None
-    judged = judge(
-        session,
-        earlier=earlier,
-        looks=basis.looks,
-        share=basis.share,
-        slow_before=basis.slow_before or NO_SLOW_RUNS,
-        today=basis.today,
-    )
-    check_set = project_references().qualifications.get(session.hypervisor_class)
-    cases = []
-    if check_set:
-        cases = catalogue.cases_of(catalogue.read(directory / catalogue.FILE), check_set.scope)
-    conclude(session, judged, check_set=check_set, cases=cases)
-
-
 def remove_if_empty(log: Log) -> bool:
     """Remove the directory of a session in which nothing was run; return whether it was one."""
     session = log.session()
@@ -97,7 +75,7 @@ def _find_earlier_slow_runs(session: Session) -> SlowRuns:
         if summary.hypervisor == session.hypervisor
         and summary.stack_hash == session.stack["hash"]
         and summary.created < datetime.fromisoformat(session.created)
-        and isinstance(verified(summary, directory), Summary)
+        and isinstance(verify(summary, directory), Summary)
     )
     return sum((slow for slow in islice(slow_runs, MAX_EARLIER_SESSIONS) if slow), NO_SLOW_RUNS)
 

@@ -24,7 +24,6 @@ from virtqual.session.facts import facts
 from virtqual.session.log import Log
 from virtqual.session.session import Conclusion, Request, Session
 from virtqual.session.store import MAX_CLOCK_ERROR, find, ids, load
-from virtqual.session.verified import read_digests
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.pairs import Side
 from virtqual.verdict.slow_runs import SlowRuns
@@ -179,25 +178,6 @@ def summaries(sessions: Path) -> Iterator[tuple[Path, Summary | VirtqualError]]:
             reason = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
             session = UsageError(f"{directory}: {reason}")
         yield directory, session
-
-
-def verified(found: Summary, directory: Path) -> Summary | VirtqualError:
-    """Return a summary, or an error if the session's runs do not give its conclusion.
-
-    A session that this installation did not conclude is judged again once.
-    """
-    if not found.claims or found.digest in read_digests():
-        return found
-    # What judges again is above this module, and it is slow to import.
-    from virtqual.qualify.checking import verify
-
-    return verify(found, directory)
-
-
-def verified_summaries(sessions: Path) -> Iterator[tuple[Path, Summary | VirtqualError]]:
-    """Yield what `summaries` yields, each `verified`."""
-    for directory, found in summaries(sessions):
-        yield directory, verified(found, directory) if isinstance(found, Summary) else found
 
 
 def summaries_of(system: str, sessions: Path) -> Iterator[tuple[Path, Summary]]:
