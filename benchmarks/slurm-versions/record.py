@@ -14,7 +14,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -217,7 +216,8 @@ class Recorder:
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster, self.folder = cluster, folder
         self.scene = folder
-        self.bin = Path(tempfile.mkdtemp())
+        self.bin = cluster.root / "opt/recorder"
+        self.bin.mkdir(parents=True, exist_ok=True)
         for name in COMMANDS:
             path = self.bin / name
             words = shlex.join([sys.executable, str(HERE / "record.py"), "--command", name])
