@@ -28,8 +28,6 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}$")]
 #: The name of a host or VM, which may hold blanks.
 HostName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f/]{1,255}$")]
 
-RunNodes = Annotated[tuple[Name, ...], Field(min_length=1)]
-
 
 def typical_value(values: Sequence[float]) -> float:
     """Return the mean of the values near their median: within a quarter of it, and at least half of them.
@@ -227,7 +225,7 @@ class Run(BaseModel, extra="forbid", frozen=True):
     clock: str
     #: Id of the scheduler's job.
     job: str
-    nodes: RunNodes
+    nodes: tuple[Name, ...]
     #: The machine of each node, as the system file states it; without unknown machines.
     hosts: dict[Name, HostName] = {}
     results: tuple[Result, ...]

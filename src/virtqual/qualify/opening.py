@@ -393,8 +393,6 @@ def find_earlier(against: str, system: System, request: Request | None = None) -
             f"({', '.join(differences)}): changes would not be the hypervisor's; "
             "record a baseline with this placement"
         )
-    if doubts := find_doubts(earlier, directory):
-        raise RefusedError(f"session {earlier.session} cannot be compared with: {doubts[0]}")
     # A session without a pair is refused now, and not after hours of measuring.
     try:
         series = series_of(admitted_of(earlier).runs, project_references())
@@ -406,6 +404,8 @@ def find_earlier(against: str, system: System, request: Request | None = None) -
             f"{directory}: session {earlier.session} has no pair that counts "
             f"({'; '.join(dict.fromkeys(reasons[:3])) or 'no series'}): nothing can be compared with it"
         )
+    if doubts := find_doubts(earlier, directory):
+        raise RefusedError(f"session {earlier.session} cannot be compared with: {doubts[0]}")
     return earlier
 
 

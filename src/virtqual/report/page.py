@@ -230,7 +230,9 @@ def _content(session: Session) -> dict[str, Any]:
     began = min((run.start for run in session.runs), default=0.0)
     forest, rows = _make_rows(session, series, all_sizes, began)
     judged = {run.check for run in session.runs for result in run.results if result.series in series}
-    first = {side: next((run for run in session.runs if run.side == side), None) for side in SIDES}
+    first = {
+        side: next((run for run in session.runs if run.side == side and run.nodes), None) for side in SIDES
+    }
     identities = {side: run.identity.get(run.nodes[0]) if run else None for side, run in first.items()}
     facts = _list_facts(session)
     over = [row for row in rows if row.verdict.outcome is Outcome.OVER]

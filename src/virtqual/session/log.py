@@ -26,7 +26,7 @@ from virtqual.files.locking import hold_lock
 from virtqual.files.records import sync_directory, write_file
 from virtqual.files.wording import describe_first_mistake
 from virtqual.identity import Identity
-from virtqual.runs import HostName, Name, Run, RunNodes
+from virtqual.runs import HostName, Name, Run
 from virtqual.session.seal import SEAL_BYTES, intact_lines, seal, sealed_crc
 from virtqual.session.session import (
     Conclusion,
@@ -516,7 +516,7 @@ def _decode_run(line: Any, facts: Facts) -> tuple[dict[str, Any], dict[str, Any]
 class _Shared(BaseModel, frozen=True):
     """Fields of `Run` that may name thousands of nodes: the runs of a setup share them."""
 
-    nodes: RunNodes
+    nodes: tuple[Name, ...]
     hosts: dict[Name, HostName] = {}
     software: tuple[LoadedSoftware, ...] = ()
     identity: dict[str, Identity] = {}

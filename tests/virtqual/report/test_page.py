@@ -9,7 +9,7 @@ import pytest
 from made_reports import DECLARED, make_broken_session, make_session, session_slow_by
 from made_series import CHANGE, PRIOR, alone
 
-from made_runs import made_failure, made_run
+from made_runs import made_failure, made_run, session_of
 from virtqual.identity import Host, gather, readers
 from virtqual.report import page
 from virtqual.runs import Result
@@ -188,3 +188,8 @@ def test_a_comparison_draws_the_overhead_of_sessions_that_judge_the_change(metri
     drawn = page._take_overhead(verdict)
     assert verdict.estimate == verdict.change
     assert (drawn.estimate, drawn.limit, drawn.smallest_over) == (verdict.overhead, None, None)
+
+
+def test_a_run_without_a_node_is_shown():
+    runs = [made_run(side, 0, nodes=()) for side in ("native", "virtual")]
+    assert "kvm" in page.render(session_of(runs))

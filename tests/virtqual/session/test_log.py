@@ -458,10 +458,3 @@ def test_a_node_that_cannot_be_is_refused_where_it_is_read(log, edit, says):
     with pytest.raises(UsageError, match=r"log\.jsonl:3: Identity: ") as error:
         log.session()
     assert says in str(error.value)
-
-
-def test_a_run_without_a_node_is_refused(log):
-    run = made_run("native", 0).model_copy(update={"nodes": ()})
-    log.append(Finished(run=run))
-    with pytest.raises(UsageError, match=r"log\.jsonl:3: .*nodes"):
-        log.session()
