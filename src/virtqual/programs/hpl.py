@@ -22,7 +22,11 @@ _ROW = r"^W[RC]\w+ +(\d+) +(\d+) +(\d+) +(\d+) +(\d+\.\d+) +(\d\.\d+e[-+]\d\d) *
 _RESIDUAL = r"^\|\|Ax-b\|\|_oo/\(eps.*\)= *(\S+) \.+ (\w+)$"
 _THRESHOLD = 16.0
 """The scaled residual that `configuration` allows."""
-_TALLY = r"^ +(\d+) tests completed and %s residual checks,$"
+_TALLY = {
+    "passed": r"^ +(\d+) tests completed and passed residual checks,$",
+    "failed": r"^ +(\d+) tests completed and failed residual checks,$",
+    "skipped": r"^ +(\d+) tests skipped because of illegal input values\.$",
+}
 
 
 @dataclass(frozen=True)
@@ -39,12 +43,12 @@ class HplRun:
 def parse(text: str) -> HplRun:
     """Read the output of a run of ``xhpl`` that solved one system, whose residual passed."""
     run = read_system(NAME, text)
-    passed, failed = (
-        single(NAME, _TALLY % word, text, f"number of tests that {word}")[1] for word in ("passed", "failed")
+    passed, failed, skipped = (
+        single(NAME, pattern, text, f"number of tests {word}")[1] for word, pattern in _TALLY.items()
     )
     single(NAME, r"^End of Tests\.$", text, "closing line")
-    if (passed, failed) != ("1", "0"):
-        raise OutputError(NAME, f"{passed} tests passed, {failed} failed")
+    if (passed, failed, skipped) != ("1", "0", "0"):
+        raise OutputError(NAME, f"{passed} tests passed, {failed} failed, {skipped} were skipped")
     return run
 
 

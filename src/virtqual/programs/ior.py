@@ -87,10 +87,10 @@ def parse(text: str) -> IorRun:
             access: _read_rate(access, results[access], summary[access], size) for access in ("write", "read")
         }
         version, ended, capacity = document["Version"], document["Finished"], test["Capacity"]
+        parameters = {name: str(value) for name, value in parameters.unambiguous().items()}
     if len(document["summary"]) != 2:
         raise OutputError(IOR, "it did not write once and read once")
     date(IOR, ended, "%a %b %d %H:%M:%S %Y", "end")
-    parameters = {name: str(value) for name, value in parameters.items()}
     return IorRun(version, parameters, tasks, _read_size(IOR, capacity), rates["write"], rates["read"])
 
 

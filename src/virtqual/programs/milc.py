@@ -43,7 +43,7 @@ class MilcRun:
 
 def parse(text: str) -> MilcRun:
     """Read the output of a run over one set of parameters, in which all solves converged."""
-    refuse_lines(NAME, "NOT converged|not converge|NO CONVERGENCE|terminate", text)
+    refuse_lines(NAME, "NOT converged|not converge|NO CONVERGENCE|terminate|[Tt]ermination:", text)
     refuse_not_finite(NAME, text)
     version = single(NAME, r"^MIMD version (7(?:\.\d+)*)\b.*$", text, "version line")[1]
     nodes = single(NAME, r"^Machine = .*, with (\d+) nodes$", text, "machine line")[1]

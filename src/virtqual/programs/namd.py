@@ -18,9 +18,9 @@ from virtqual.programs.text import (
 )
 
 NAME = Program("NAMD", "versions 2.9 to 3.0 and builds of its repository")
-_VERSION = r"^Info: NAMD +([23]\.\w[\w.]*|Git-\d{4}-\d\d-\d\d) +for \S+$"
-# Charm++ prints either line, or both.
-_END = r"^(?:Program finished\.\n)?(?:\[Partition 0\]\[Node 0\] )?End of program$|^Program finished\.$"
+_VERSION = r"^Info: NAMD +([23]\.\w[\w.]*|Git-\d{4}-\d\d-\d\d(?:-\w+)?) +for \S+$"
+# Charm++ prints either line, or both in any order.
+_END = r"^(?:Program finished\.|(?:\[Partition 0\]\[Node 0\] )?End of program)$"
 _WALL = r"^WallClock: (\d+\.\d{6})  CPUTime: \d+\.\d{6}  Memory: .*$"
 
 
@@ -67,7 +67,8 @@ def parse(text: str) -> NamdRun:
     what = "interval of energies"
     interval = int(positive(NAME, find_value(r"^Info: ENERGY OUTPUT STEPS +(\d+)$", what), what))
     wall_clock = positive(NAME, find_value(_WALL, "line 'WallClock'"), "wall clock")
-    single(NAME, _END, text, "end of program")
+    if not find_all(_END, text):
+        single(NAME, _END, text, "end of program")
     last = int(find_value(r"^WRITING VELOCITIES TO OUTPUT FILE AT STEP (\d+)$", "final velocities"))
     begin, steps = _last_part(text)
     energy, start = _energy(text, begin)

@@ -190,6 +190,10 @@ class _Object(dict[str, Any]):
     def values(self) -> Any:
         return {key: self[key] for key in self}.values()
 
+    def unambiguous(self) -> dict[str, Any]:
+        """Return the object without the keys that have two values."""
+        return {key: self[key] for key in self if key not in self._ambiguous}
+
 
 @contextmanager
 def read_json(program: str, text: str) -> Iterator[Any]:

@@ -24,7 +24,7 @@ from virtqual.programs.text import (
 NAME = Program("WRF", "versions 3.5 to 4.x")
 _STEP = r"^Timing for main: time (\S{19}) on domain +(\d+): +(\d+\.\d+) elapsed seconds\.?$"
 # wrf_debug prints domain and date before a message, but not where WRF was built with OpenMP.
-_COMPLETE = r"^(?:d01 (\S{19}) )?wrf: SUCCESS COMPLETE WRF$"
+_COMPLETE = r"^ *(?:d01 (\S{19}) )?wrf: SUCCESS COMPLETE WRF$"
 # w_damp of dyn_em/module_big_step_utilities_em.F: cfl (2.x), cfl=2 (to 4.2), w_critical_cfl and w_flag_cfl
 # (4.3), v_cfl = 2 (4.3.1 and later), each with a line on the worst point.
 _INSTABILITY = r"^.*(?:points exceeded \w*cfl|MAX AT i,j,k:|max_vert_cfl=|\bw-cfl:|CFL errors? =).*$"
