@@ -87,8 +87,12 @@ def parse(text: str, period: float | None = None) -> WrfRun:
 def _find_start(head: str) -> str:
     """Return the simulated time at which a run starts, from what precedes its first step.
 
-    Versions before 4.2 do not print it, but write their first history at that time.
+    A restart begins where its file was written.  Versions before 4.2 do not print the start date, but write
+    their first history at that time.
     """
+    restarts = find_all(r"^ *RESTART run: opening wrfrst_d01_(\S{19}) for reading", head)
+    if len(restarts) == 1:
+        return _read_date(restarts[0][1])
     if "SIMULATION START DATE" in head:
         return single(NAME, r"^ *SIMULATION START DATE = (\S{19})$", head, "start date")[1]
     histories = find_all(r"^Timing for Writing wrfout_d01_(\S{19}) for domain +1:", head)
@@ -96,7 +100,12 @@ def _find_start(head: str) -> str:
         raise OutputError(
             NAME, "no start date as versions from 4.2 on print it, nor a history file before the first step"
         )
-    return re.sub(r"_(\d\d)_(\d\d)_(\d\d)$", r"_\1:\2:\3", histories[0][1])
+    return _read_date(histories[0][1])
+
+
+def _read_date(name: str) -> str:
+    """Return the date in a file's name as WRF prints it: some file systems do not have colons."""
+    return re.sub(r"_(\d\d)_(\d\d)_(\d\d)$", r"_\1:\2:\3", name)
 
 
 def _read_steps(text: str) -> list[re.Match[str]]:

@@ -928,3 +928,14 @@ def test_a_parameter_of_ior_with_two_values_that_nobody_reads_is_left_out():
 def test_notes_before_the_json_of_fio_may_have_braces():
     text = read("fio.out")
     assert fio.parse("fio: warning {x}\n" + text) == fio.parse(text)
+
+
+def test_a_restart_of_wrf_begins_at_the_date_of_its_file():
+    """Versions from 4.2 on print the start of the first run beside it."""
+    text = read("corpus/wrf/3.8.1-dm+sm-restart.out")
+    first = "  SIMULATION START DATE = 2001-10-24_00:00:00\n"
+    begun = text.replace("Timing for main", f"{first}Timing for main", 1)
+    assert wrf.parse(begun, 10800) == wrf.parse(text, 10800)
+    late = text.replace("wrfrst_d01_2001-10-25_00_00_00", "wrfrst_d01_2001-10-24_23_00_00")
+    with pytest.raises(OutputError, match=r"steps are missing: .* from 2001-10-24_23:00:00 to"):
+        wrf.parse(late)
