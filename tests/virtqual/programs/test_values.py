@@ -862,7 +862,10 @@ def test_the_build_of_openfoam_is_read_as_others_print_it(line, version):
     assert openfoam.parse(with_unit, steps=10) == openfoam.parse(text, steps=10)
 
 
-@pytest.mark.parametrize("version", ["2.9", "2.14", "2.14b1", "3.0", "3.0.2", "3.0alpha9", "Git-2021-06-06"])
+@pytest.mark.parametrize(
+    "version",
+    ["2.9", "2.14", "2.14b1", "3.0", "3.0.2", "3.0alpha9", "Git-2021-06-06", "Git-2024-06-05-9f3f1bc"],
+)
 @pytest.mark.parametrize(
     "end",
     [
