@@ -25,7 +25,7 @@ _THRESHOLD = 16.0
 _TALLY = {
     "passed": r"^ +(\d+) tests completed and passed residual checks,$",
     "failed": r"^ +(\d+) tests completed and failed residual checks,$",
-    "skipped": r"^ +(\d+) tests skipped because of illegal input values\.$",
+    "were skipped": r"^ +(\d+) tests skipped because of illegal input values\.$",
 }
 
 
@@ -44,7 +44,7 @@ def parse(text: str) -> HplRun:
     """Read the output of a run of ``xhpl`` that solved one system, whose residual passed."""
     run = read_system(NAME, text)
     passed, failed, skipped = (
-        single(NAME, pattern, text, f"number of tests {word}")[1] for word, pattern in _TALLY.items()
+        single(NAME, pattern, text, f"number of tests that {word}")[1] for word, pattern in _TALLY.items()
     )
     single(NAME, r"^End of Tests\.$", text, "closing line")
     if (passed, failed, skipped) != ("1", "0", "0"):

@@ -102,7 +102,7 @@ def _last_part(text: str) -> tuple[int, int]:
 def _energy(text: str, begin: int) -> tuple[dict[int, float], float]:
     """Return the total energies of the last part by step, and the potential energy at step 0."""
     # On GPUs, dynamics has TOTALAVG where minimization has TOTAL3; neither is read.
-    titles = {match[0].replace("  TOTAL3 ", "TOTALAVG ") for match in find_all(r"^ETITLE:.*$", text)}
+    titles = {match[0].replace("TOTALAVG", "  TOTAL3") for match in find_all(r"^ETITLE:.*$", text)}
     if len(titles) != 1:
         raise OutputError(NAME, f"{len(titles)} different headers (ETITLE) of the energies")
     names = titles.pop().split()[1:]
