@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-from virtqual.programs.text import OutputError, Program, read_json
+from virtqual.programs.text import OutputError, ProgramName, read_json
 
-NAME = Program("fio", "versions 3.x")
+NAME = ProgramName("fio", "versions 3.x")
 _TOLERANCE = 1e-3
 
 
@@ -47,14 +49,16 @@ class FioRun:
 
 def parse(text: str) -> FioRun:
     """Read the JSON of a run; numbers that contradict each other are refused."""
-    # Notes of a running fio may precede the document.
-    with read_json(NAME, text[max(text.find("{"), 0) :]) as document:
+    # Notes of a running fio may precede the document; line numbers of errors count them.
+    notes = re.match(r"(?:(?!\{).*\n)*", text)
+    begin = notes.end() if notes else 0
+    with read_json(NAME, "\n" * text.count("\n", 0, begin) + text[begin:]) as document:
         if not (version := document["fio version"]).startswith("fio-3."):
             raise OutputError(NAME, f"{version} prints other keys and units than {NAME.versions}")
         options = _read_options(document.get("global options", {}))
         jobs = {job["jobname"]: _read_job(job, options) for job in document["jobs"]}
-    if len(jobs) != len(document["jobs"]):
-        raise OutputError(NAME, "two jobs have one name")
+    if not jobs or len(jobs) != len(document["jobs"]):
+        raise OutputError(NAME, "two jobs have one name" if jobs else "it has no job")
     return FioRun(options, jobs)
 
 
@@ -83,6 +87,13 @@ def _read_job(job: dict[str, Any], options: dict[str, str]) -> FioJob:
     median, p99 = (percentiles[key] / 1000 for key in ("50.000000", "99.000000"))
     if not 0 < median <= p99 < math.inf:
         raise OutputError(NAME, f"job {name}: half of the requests take {median} us, 99 % {p99} us")
+    # fio 3.1 fills the list with 0.00.
+    steps = sorted((float(key), percentiles[key]) for key in percentiles if float(key))
+    for (lower, before), (upper, after) in pairwise(steps):
+        if before > after:
+            raise OutputError(
+                NAME, f"job {name}: {lower:g} % of the requests take {before} ns, {upper:g} % {after} ns"
+            )
     return FioJob(own, side["iops"], bandwidth / 1e6, runtime, median, p99)
 
 

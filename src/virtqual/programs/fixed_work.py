@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, Program, check_lines, find_all, positive, single
+from virtqual.programs.text import OutputError, ProgramName, check_lines, find_all, positive, single
 
-NAME = Program("fixed_work", "builds of version 1.0")
+NAME = ProgramName("fixed_work", "builds of version 1.0")
 
 
 @dataclass(frozen=True)

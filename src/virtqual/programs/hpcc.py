@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from virtqual.programs import hpl
 from virtqual.programs.text import (
     OutputError,
-    Program,
+    ProgramName,
     find_all,
     find_step,
     positive,
@@ -18,7 +18,7 @@ from virtqual.programs.text import (
     whole_number,
 )
 
-NAME = Program("hpcc", "versions 1.4 and 1.5")
+NAME = ProgramName("hpcc", "versions 1.4 and 1.5")
 #: Order of HPL's matrix below which a transposition takes less than 10 ms, and how often PTRANS runs then.
 #: A try reports the slowest of five transpositions, several tries the best of them: a busy machine disturbs
 #: half of all single tries.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from virtqual.programs.text import (
     OutputError,
-    Program,
+    ProgramName,
     find_step,
     number,
     positive,
@@ -14,7 +14,7 @@ from virtqual.programs.text import (
     whole_number,
 )
 
-NAME = Program("HPL", "netlib, Intel or AMD builds of 2.0 to 2.3")
+NAME = ProgramName("HPL", "netlib, Intel or AMD builds of 2.0 to 2.3")
 # Builds for GPUs add a column: the rate a GPU.
 _HEAD = r"^T/V +N +NB +P +Q +Time +Gflops *$"
 # A result: variant, N, NB, P, Q, time in s, GFLOP/s.  Builds differ in the number of decimals.
@@ -22,7 +22,11 @@ _ROW = r"^W[RC]\w+ +(\d+) +(\d+) +(\d+) +(\d+) +(\d+\.\d+) +(\d\.\d+e[-+]\d\d) *
 _RESIDUAL = r"^\|\|Ax-b\|\|_oo/\(eps.*\)= *(\S+) \.+ (\w+)$"
 _THRESHOLD = 16.0
 """The scaled residual that `configuration` allows."""
-_TALLY = r"^ +(\d+) tests completed and %s residual checks,$"
+_TALLY = {
+    "passed": r"^ +(\d+) tests completed and passed residual checks,$",
+    "failed": r"^ +(\d+) tests completed and failed residual checks,$",
+    "were skipped": r"^ +(\d+) tests skipped because of illegal input values\.$",
+}
 
 
 @dataclass(frozen=True)
@@ -39,16 +43,16 @@ class HplRun:
 def parse(text: str) -> HplRun:
     """Read the output of a run of ``xhpl`` that solved one system, whose residual passed."""
     run = read_system(NAME, text)
-    passed, failed = (
-        single(NAME, _TALLY % word, text, f"number of tests that {word}")[1] for word in ("passed", "failed")
+    passed, failed, skipped = (
+        single(NAME, pattern, text, f"number of tests that {word}")[1] for word, pattern in _TALLY.items()
     )
     single(NAME, r"^End of Tests\.$", text, "closing line")
-    if (passed, failed) != ("1", "0"):
-        raise OutputError(NAME, f"{passed} tests passed, {failed} failed")
+    if (passed, failed, skipped) != ("1", "0", "0"):
+        raise OutputError(NAME, f"{passed} tests passed, {failed} failed, {skipped} were skipped")
     return run
 
 
-def read_system(program: Program, text: str) -> HplRun:
+def read_system(program: ProgramName, text: str) -> HplRun:
     """Return the only solved system of an output, whose rate is that of its order and time.
 
     Its residual must have passed, and be a number below the threshold.
@@ -68,7 +72,7 @@ def count_operations(n: int) -> float:
     return (2 / 3 * n + 3 / 2) * n**2
 
 
-def _check_rate(program: Program, n: int, time: str, rate: str) -> None:
+def _check_rate(program: ProgramName, n: int, time: str, rate: str) -> None:
     """Raise OutputError unless GFLOP/s are the operations over seconds, within the last digit of both."""
     operations = count_operations(n) / 1e9
     seconds, printed = number(program, time, "time"), positive(program, rate, "rate")

@@ -9,7 +9,7 @@ from typing import Any
 
 from virtqual.programs.text import (
     OutputError,
-    Program,
+    ProgramName,
     date,
     number,
     positive,
@@ -18,7 +18,7 @@ from virtqual.programs.text import (
     single,
 )
 
-IOR, MDTEST = Program("IOR", "versions 3.3 to 4.1"), Program("mdtest", "versions 4.x")
+IOR, MDTEST = ProgramName("IOR", "versions 3.3 to 4.1"), ProgramName("mdtest", "versions 4.x")
 # Phases of mdtest, by the name of each in its tables.
 OPERATIONS = {"File creation": "create", "File stat": "stat", "File removal": "remove"}
 _MIB = 2**20
@@ -87,10 +87,10 @@ def parse(text: str) -> IorRun:
             access: _read_rate(access, results[access], summary[access], size) for access in ("write", "read")
         }
         version, ended, capacity = document["Version"], document["Finished"], test["Capacity"]
+        parameters = {name: str(value) for name, value in parameters.unambiguous().items()}
     if len(document["summary"]) != 2:
         raise OutputError(IOR, "it did not write once and read once")
     date(IOR, ended, "%a %b %d %H:%M:%S %Y", "end")
-    parameters = {name: str(value) for name, value in parameters.items()}
     return IorRun(version, parameters, tasks, _read_size(IOR, capacity), rates["write"], rates["read"])
 
 

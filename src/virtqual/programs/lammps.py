@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from virtqual.programs.text import (
     NUMBER,
     OutputError,
-    Program,
+    ProgramName,
     check_product,
     find_all,
     line_of,
     number,
     positive,
     refuse_lines,
+    refuse_not_finite,
     single,
     whole_number,
 )
 
-NAME = Program("LAMMPS", "versions of 2016 and later")
+NAME = ProgramName("LAMMPS", "versions of 2016 and later")
 _LOOP = r"^Loop time of (\S+) on (\d+) procs for (\d+) steps with (\d+) atoms$"
 # "no" if it was built without OpenMP.
 _CPU = r"^(\d+\.\d)% CPU use with (\d+) MPI tasks x (\d+|no) OpenMP threads$"
@@ -65,7 +66,7 @@ def parse(text: str) -> LammpsRun:
     # Six digits are printed, without zeros at the end.
     loop_time = loop[1] if "." in loop[1] else f"{loop[1]}.000"
     check_product(NAME, "loop time x timesteps/s", loop[3], loop_time, rate)
-    rows = _blocks(text) if "- Step " in text else _table(text)
+    rows = _blocks(text[: loop.start()]) if "- Step " in text else _table(text)
     printed = [step for step, _ in rows]
     if printed != sorted(set(printed)) or not {0, steps} <= set(printed):
         raise OutputError(NAME, f"thermo table has steps {printed}, not 0 to {steps} once each")
@@ -83,6 +84,9 @@ def parse(text: str) -> LammpsRun:
 def _blocks(text: str) -> list[tuple[int, float]]:
     """Return step and total energy of each block of the style ``multi``."""
     heads = find_all(r"^-+ Step +\d+ -.*$", text)
+    if heads:
+        begin = heads[0].start()
+        refuse_not_finite(NAME, "\n" * text.count("\n", 0, begin) + text[begin:])
     rows = find_all(rf"^-+ Step +(\d+) -.*\nTotEng +=\s+({NUMBER}) KinEng ", text)
     if len(heads) != len(rows):
         raise OutputError(NAME, f"broken blocks of the thermo output: {len(heads) - len(rows)}")
@@ -102,7 +106,10 @@ def _table(text: str) -> list[tuple[int, float]]:
         words = row.split()
         if len(words) != len(names) or not words[0].isdigit():
             raise OutputError(NAME, f"line {line} is not a row of the thermo table: {row!r}")
-        values = dict(zip(names, words, strict=True))
-        step = whole_number(NAME, values["Step"], f"step at line {line}")
-        rows.append((step, number(NAME, values["TotEng"], f"TotEng at line {line}")))
+        values = {
+            name: number(NAME, word, f"{name} at line {line}")
+            for name, word in zip(names, words, strict=True)
+        }
+        step = whole_number(NAME, words[names.index("Step")], f"step at line {line}")
+        rows.append((step, values["TotEng"]))
     return rows

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from virtqual.programs.text import (
     OutputError,
-    Program,
+    ProgramName,
     check_product,
     find_all,
     refuse_not_finite,
@@ -15,7 +15,7 @@ from virtqual.programs.text import (
     whole_number,
 )
 
-NAME = Program("likwid-bench", "versions 5.x")
+NAME = ProgramName("likwid-bench", "versions 5.x")
 _PLACE = r"^Group: 0 Thread (\d+) .*running on hwthread (\d+) - Vector length \d+ Offset \d+$"
 
 

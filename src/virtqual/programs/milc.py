@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from virtqual.programs.text import (
     OutputError,
-    Program,
+    ProgramName,
     date,
     find_all,
     positive,
@@ -16,7 +16,7 @@ from virtqual.programs.text import (
     single,
 )
 
-NAME = Program("MILC", "builds of version 7")
+NAME = ProgramName("MILC", "builds of version 7")
 # In double precision, and as older versions print it.
 _PLAQUETTE = r"-?\d\.(?:\d{16}|\d{6})"
 _CHANGE = r"^(?:CHECK|ACCEPT|REJECT): delta S = (-?\d\.\d{6}e[-+]\d\d)$"
@@ -43,7 +43,7 @@ class MilcRun:
 
 def parse(text: str) -> MilcRun:
     """Read the output of a run over one set of parameters, in which all solves converged."""
-    refuse_lines(NAME, "NOT converged|not converge|NO CONVERGENCE|terminate", text)
+    refuse_lines(NAME, "NOT converged|not converge|NO CONVERGENCE|terminate|[Tt]ermination:", text)
     refuse_not_finite(NAME, text)
     version = single(NAME, r"^MIMD version (7(?:\.\d+)*)\b.*$", text, "version line")[1]
     nodes = single(NAME, r"^Machine = .*, with (\d+) nodes$", text, "machine line")[1]

@@ -6,9 +6,9 @@ import math
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, Program, find_all, line_of, number, positive, single
+from virtqual.programs.text import OutputError, ProgramName, find_all, line_of, number, positive, single
 
-NAME = Program("mpiP", "versions 3.4 and 3.5")
+NAME = ProgramName("mpiP", "versions 3.4 and 3.5")
 # Start-ups of two runs differ a little: their difference is that of their steps within this share.
 STEPS_TOLERANCE = 0.2
 # Times have three digits.

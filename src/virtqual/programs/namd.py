@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from virtqual.programs.text import (
     OutputError,
-    Program,
+    ProgramName,
     find_all,
     line_of,
     number,
@@ -17,10 +17,10 @@ from virtqual.programs.text import (
     single,
 )
 
-NAME = Program("NAMD", "versions 2.9 to 3.0 and builds of its repository")
-_VERSION = r"^Info: NAMD +([23]\.\w[\w.]*|Git-\d{4}-\d\d-\d\d) +for \S+$"
-# Charm++ prints either line, or both.
-_END = r"^(?:Program finished\.\n)?(?:\[Partition 0\]\[Node 0\] )?End of program$|^Program finished\.$"
+NAME = ProgramName("NAMD", "versions 2.9 to 3.0 and builds of its repository")
+_VERSION = r"^Info: NAMD +([23]\.\w[\w.]*|Git-\d{4}-\d\d-\d\d(?:-\w+)?) +for \S+$"
+# Charm++ prints either line, or both in any order.
+_END = r"^(?:Program finished\.|(?:\[Partition 0\]\[Node 0\] )?End of program)$"
 _WALL = r"^WallClock: (\d+\.\d{6})  CPUTime: \d+\.\d{6}  Memory: .*$"
 
 
@@ -67,7 +67,8 @@ def parse(text: str) -> NamdRun:
     what = "interval of energies"
     interval = int(positive(NAME, find_value(r"^Info: ENERGY OUTPUT STEPS +(\d+)$", what), what))
     wall_clock = positive(NAME, find_value(_WALL, "line 'WallClock'"), "wall clock")
-    single(NAME, _END, text, "end of program")
+    if not find_all(_END, text):
+        single(NAME, _END, text, "end of program")
     last = int(find_value(r"^WRITING VELOCITIES TO OUTPUT FILE AT STEP (\d+)$", "final velocities"))
     begin, steps = _last_part(text)
     energy, start = _energy(text, begin)
@@ -100,7 +101,8 @@ def _last_part(text: str) -> tuple[int, int]:
 
 def _energy(text: str, begin: int) -> tuple[dict[int, float], float]:
     """Return the total energies of the last part by step, and the potential energy at step 0."""
-    titles = {match[0] for match in find_all(r"^ETITLE:.*$", text)}
+    # On GPUs, dynamics has TOTALAVG where minimization has TOTAL3; neither is read.
+    titles = {match[0].replace("TOTALAVG", "  TOTAL3") for match in find_all(r"^ETITLE:.*$", text)}
     if len(titles) != 1:
         raise OutputError(NAME, f"{len(titles)} different headers (ETITLE) of the energies")
     names = titles.pop().split()[1:]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, Program, check_sizes, positive
+from virtqual.programs.text import OutputError, ProgramName, check_sizes, positive
 
-NAME = Program("NetPIPE", "versions 3.x")
+NAME = ProgramName("NetPIPE", "versions 3.x")
 # NetPIPE counts in binary megabits (bits a second / 2^20).
 _BITS_PER_MBIT = 2.0**20
 _BANDWIDTH_STEP, _TIME_STEP_US = 1e-6, 0.01

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from virtqual.programs.text import (
     OutputError,
-    Program,
+    ProgramName,
     check_product,
     refuse_not_finite,
     single,
     whole_number,
 )
 
-NAME = Program("NPB", "versions 2.3 to 3.4 for MPI")
+NAME = ProgramName("NPB", "versions 2.3 to 3.4 for MPI")
 # A label of at most 16 characters, padded, and its value; without a blank before "=" in some versions.
 _LINE = re.compile(r" (\S.{13}\S{0,2}) {0,2}= +(\S.*)", re.ASCII)
 

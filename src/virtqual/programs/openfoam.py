@@ -8,9 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from virtqual.programs import sizes
-from virtqual.programs.text import NUMBER, OutputError, Program, number, refuse_lines, single
+from virtqual.programs.text import (
+    NUMBER,
+    OutputError,
+    ProgramName,
+    number,
+    refuse_lines,
+    refuse_not_finite,
+    single,
+)
 
-NAME = Program("OpenFOAM", "versions of OpenCFD and of the Foundation")
+NAME = ProgramName("OpenFOAM", "versions of OpenCFD and of the Foundation")
 #: The edge of the cavity, m, and the speed of its lid, m/s.
 EDGE_M, LID_M_PER_S = 0.1, 1.0
 #: Residuals below which the solver of a field ends.
@@ -68,7 +76,7 @@ _CONTINUITY = (
     rf"time step continuity errors : sum local = ({NUMBER}), global = {NUMBER}, cumulative = {NUMBER}"
 )
 # OpenCFD's builds state "OPENFOAM=2206" since v1812; before, and in the Foundation's, the version is first.
-_BUILD = r"^Build +: (?:.*\bOPENFOAM=(\d+)\b.*|v?(\d+(?:\.[\dx]+)*|dev)(?:-\w+)?)$"
+_BUILD = r".*\bOPENFOAM=(\d+)\b.*|v?(\d+(?:\.[\dx]+)*\+?|dev)(?:-\w+)?"
 #: The lines of a time step.
 _STEP = (
     # The Foundation's versions from 9 on print a unit.
@@ -91,14 +99,20 @@ class OpenfoamRun:
 
 def parse(text: str, steps: int) -> OpenfoamRun:
     """Read the log of exactly one run of so many time steps."""
-    refuse_lines(NAME, "^--> FOAM FATAL", text)
-    build = single(NAME, _BUILD, text, "version")
+    # Several processes begin their lines with their number.
+    refuse_lines(NAME, "--> FOAM FATAL", text)
+    line = single(NAME, r"^Build +: (.*)$", text, "line 'Build'")[1]
+    build = re.fullmatch(_BUILD, line, re.ASCII)
+    if not build:
+        raise OutputError(NAME, f"the line 'Build' has no version as {NAME.versions} print it: {line!r}")
     processes = int(single(NAME, r"^nProcs : (\d+)$", text, "number of processes")[1])
     begin = single(NAME, r"^Starting time loop$", text, "begin of the time loop").end()
     end = single(NAME, r"^End$", text, "end of the time loop")
     if (rest := text[end.end() :].strip()) not in ("", "Finalising parallel run"):
         raise OutputError(NAME, f"{rest[:60]!r} follows the end of the run")
-    lines = [line for line in text[begin : end.start()].split("\n") if line]
+    loop = text[begin : end.start()]
+    refuse_not_finite(NAME, "\n" * text.count("\n", 0, begin) + loop)
+    lines = [line for line in loop.split("\n") if line]
     if lines and not any("Solving for Uz," in line for line in lines):
         raise OutputError(
             NAME, "no line 'Solving for Uz': the case has two dimensions, the check's has three"
@@ -132,7 +146,7 @@ def _check_convergence(rows: Sequence[Sequence[float]]) -> None:
     """Refuse a step that a solver left too early, or after which cells gain or lose fluid."""
     for row in rows:
         for field, residual in zip((*TOLERANCES, "p"), (*row[1:5], row[6]), strict=True):
-            if residual > TOLERANCES[field]:
+            if not 0 <= residual <= TOLERANCES[field]:
                 raise OutputError(
                     NAME, f"time {row[0]:g}: the residual of {field} is {residual:g} in the end"
                 )

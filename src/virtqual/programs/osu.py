@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, Program, check_product, check_sizes, positive, single
+from virtqual.programs.text import OutputError, ProgramName, check_product, check_sizes, positive, single
 
-NAME = Program("OSU", "versions 5 to 7 with buffers of the host")
+NAME = ProgramName("OSU", "versions 5 to 7 with buffers of the host")
 # Column by header; the header has the unit (us, MB/s with 1 MB = 10^6 bytes, messages/s).
 _COLUMNS = {
     "Latency (us)": "latency",
@@ -27,10 +27,10 @@ _UNUSED = r"(?:Min|Max) Latency\(us\)|Transmit Size"
 # Neighbouring headers may have a single blank between them.
 _HEADERS = "|".join([_PERCENTILE, *map(re.escape, sorted(_COLUMNS, key=len, reverse=True)), _UNUSED, r"\S+"])
 _TITLE = r"^# OSU MPI (.+) v([5-7]\.\d+(?:\.\d+)?)(?:\n# OSU MPI \1 v\2)? *$"
-# Lines that may be anywhere below the title: the type of the data, the pairs of osu_mbw_mr, and where a build
-# that allocates buffers in another way has them.
+# Lines that may be anywhere below the title: the type of the data (MPI_INT of reductions), the pairs of
+# osu_mbw_mr, and where a build that allocates buffers in another way has them.
 _NOTE = re.compile(
-    r"# Datatype: MPI_CHAR\.|# \[ pairs: [0-9]+ \] \[ window size: [0-9]+ \]"
+    r"# Datatype: MPI_\w+\.|# \[ pairs: [0-9]+ \] \[ window size: [0-9]+ \]"
     r"|# \w+/\w+: allocated [0-9]+ bytes at 0x[0-9a-f]+"
 )
 

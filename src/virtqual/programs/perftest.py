@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from virtqual.programs.text import (
+    NUMBER,
     OutputError,
-    Program,
+    ProgramName,
     check_product,
     check_sizes,
     number,
@@ -17,7 +18,7 @@ from virtqual.programs.text import (
     whole_number,
 )
 
-NAME = Program("perftest", "versions 4.1 to 26.04")
+NAME = ProgramName("perftest", "versions 4.1 to 26.04")
 # "MB/sec" of older versions is 2^20 bytes a second too; newer ones write MiB/sec.
 MIB = 2.0**20
 _HEADS = {
@@ -25,7 +26,7 @@ _HEADS = {
     r"t_stdev\[usec\] +99% percentile\[usec\] +99\.9% percentile\[usec\] *$",
     "bandwidth": r"^ #bytes +#iterations +BW peak\[Mi?B/sec\] +BW average\[Mi?B/sec\] +MsgRate\[Mpps\] *$",
 }
-# Names of the columns.  Deviations and peaks are not read: they may be 0 or no number.
+# Names of the columns.  Deviations are not read: they may be 0 or no number.
 _COLUMNS = {
     "latency": ("size", "iterations", "min", "max", "typical", "average", "deviation", "99 %", "99.9 %"),
     "bandwidth": ("size", "iterations", "peak", "average", "messages"),
@@ -111,9 +112,21 @@ def _read_rows(kind: str, table: str) -> list[dict[str, str]]:
         if kind == "bandwidth":
             factor = f"{size * 1e6 / MIB:.17g}"
             check_product(NAME, f"MiB/s at {size} bytes", row["average"], row["messages"], factor)
+            _check_peak(row["peak"], row["average"], size)
         for rising in _RISING if kind == "latency" else ():
             values = [number(NAME, row[name], f"{name} at {size} bytes") for name in rising]
-            if values != sorted(values):
+            if values != sorted(values) or values[0] < 0:
                 raise OutputError(NAME, f"latency at {size} bytes: {', '.join(rising)} do not rise: {values}")
         rows.append(row)
     return rows
+
+
+def _check_peak(peak: str, average: str, size: int) -> None:
+    """Raise OutputError if the best part of a run is slower than the whole; a run by time has a peak of 0.
+
+    Of one message, it may be infinite or no number.
+    """
+    best = number(NAME, peak, "peak") if re.fullmatch(NUMBER, peak) else 0.0
+    # The best part ends where perftest polls for completions, the whole with its last message.
+    if best and best < 0.99 * float(average) - 0.01:
+        raise OutputError(NAME, f"bandwidth at {size} bytes: its peak {peak} is below its average {average}")

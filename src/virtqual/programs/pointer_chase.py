@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from virtqual.programs.text import Program, check_lines, find_all, positive, single
+from virtqual.programs.text import ProgramName, check_lines, find_all, positive, single
 
-NAME = Program("pointer_chase", "builds of version 1.0")
+NAME = ProgramName("pointer_chase", "builds of version 1.0")
 _ROW = r"^(\d+) (\d+) (\d+\.\d{3}) (\d+) (\d+)$"
 
 

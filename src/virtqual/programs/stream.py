@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, Program, check_product, positive, refuse_lines, single
+from virtqual.programs.text import OutputError, ProgramName, check_product, positive, refuse_lines, single
 
-NAME = Program("STREAM", "versions 5.9 and 5.10 in C")
+NAME = ProgramName("STREAM", "versions 5.9 and 5.10 in C")
 # Arrays that each kernel reads and writes.  STREAM counts no write-allocate.
 ARRAYS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 _WORD = r"^This system uses (\d+) bytes per (?:array element|DOUBLE PRECISION word)\.$"
@@ -35,13 +35,13 @@ class StreamRun:
 
 def parse(text: str) -> StreamRun:
     """Read the output of one run with validated results, on as many threads as were asked for."""
+    refuse_lines(NAME, r"Failed Validation|errors? in (?:a|b|c)\b", text)
     version = single(NAME, r"^STREAM version \$Revision: (5\.9|5\.10) \$$", text, "version 5.9 or 5.10")[1]
     word = single(NAME, _WORD, text, "word size")[1]
     elements = single(NAME, _SIZE, text, "array size")[1]
     threads = single(NAME, r"^Number of Threads requested = (\d+)$", text, "threads requested (OpenMP)")[1]
     single(NAME, _HEAD, text, "header")
     single(NAME, r"^Solution Validates(?:: .*)?$\n-{20,}\n", text, "validated solution")
-    refuse_lines(NAME, r"Failed Validation|errors? in (?:a|b|c)\b", text)
     # 5.9 does not count the threads.
     if version != "5.9":
         counted = single(NAME, r"^Number of Threads counted = (\d+)$", text, "threads counted")[1]

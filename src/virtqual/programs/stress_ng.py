@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, Program, check_product, positive, single
+from virtqual.programs.text import OutputError, ProgramName, check_product, positive, single
 
 _OLDEST, _NEWEST = 15, 22
-NAME = Program("stress-ng", "versions 0.15 to 0.22")
+NAME = ProgramName("stress-ng", "versions 0.15 to 0.22")
 
 
 @dataclass(frozen=True)

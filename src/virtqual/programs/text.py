@@ -24,7 +24,7 @@ _SIMILAR_LETTERS = 5
 _SHOWN_CHARS = 100
 
 
-class Program(str):
+class ProgramName(str):
     """The name of a program, with the versions and builds whose output its parser knows.
 
     `versions` completes the sentence "no result line as ... print it".
@@ -32,7 +32,7 @@ class Program(str):
 
     versions: str
 
-    def __new__(cls, name: str, versions: str) -> Program:
+    def __new__(cls, name: str, versions: str) -> ProgramName:
         """Return the name as a text that has `versions`."""
         program = super().__new__(cls, name)
         program.versions = versions
@@ -73,7 +73,7 @@ def single(program: str, pattern: str, text: str, what: str) -> re.Match[str]:
 
 def _name_versions(program: str) -> str:
     """Return who prints what is missing; a site's own parser may name its program alone."""
-    return f" as {program.versions} print it" if isinstance(program, Program) else ""
+    return f" as {program.versions} print it" if isinstance(program, ProgramName) else ""
 
 
 def _describe(pattern: str, text: str) -> str:
@@ -189,6 +189,10 @@ class _Object(dict[str, Any]):
 
     def values(self) -> Any:
         return {key: self[key] for key in self}.values()
+
+    def unambiguous(self) -> dict[str, Any]:
+        """Return the object without the keys that have two values."""
+        return {key: self[key] for key in self if key not in self._ambiguous}
 
 
 @contextmanager

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from hdrh.histogram import HdrHistogram
 
 from virtqual.programs.offered import OfferedLoad
-from virtqual.programs.text import OutputError, Program, check_lines, find_all, number, positive, single
+from virtqual.programs.text import OutputError, ProgramName, check_lines, find_all, number, positive, single
 
-NAME = Program("web_load", "programs of this version of virtqual")
+NAME = ProgramName("web_load", "programs of this version of virtqual")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from itertools import pairwise
 from virtqual.errors import InfrastructureError
 from virtqual.programs.text import (
     OutputError,
-    Program,
+    ProgramName,
     date,
     find_all,
     line_of,
@@ -21,10 +21,10 @@ from virtqual.programs.text import (
     single,
 )
 
-NAME = Program("WRF", "versions 3.5 to 4.x")
+NAME = ProgramName("WRF", "versions 3.5 to 4.x")
 _STEP = r"^Timing for main: time (\S{19}) on domain +(\d+): +(\d+\.\d+) elapsed seconds\.?$"
 # wrf_debug prints domain and date before a message, but not where WRF was built with OpenMP.
-_COMPLETE = r"^(?:d01 (\S{19}) )?wrf: SUCCESS COMPLETE WRF$"
+_COMPLETE = r"^ *(?:d01 (\S{19}) )?wrf: SUCCESS COMPLETE WRF$"
 # w_damp of dyn_em/module_big_step_utilities_em.F: cfl (2.x), cfl=2 (to 4.2), w_critical_cfl and w_flag_cfl
 # (4.3), v_cfl = 2 (4.3.1 and later), each with a line on the worst point.
 _INSTABILITY = r"^.*(?:points exceeded \w*cfl|MAX AT i,j,k:|max_vert_cfl=|\bw-cfl:|CFL errors? =).*$"
@@ -87,8 +87,12 @@ def parse(text: str, period: float | None = None) -> WrfRun:
 def _find_start(head: str) -> str:
     """Return the simulated time at which a run starts, from what precedes its first step.
 
-    Versions before 4.2 do not print it, but write their first history at that time.
+    A restart begins where its file was written.  Versions before 4.2 do not print the start date, but write
+    their first history at that time.
     """
+    restarts = find_all(r"^ *RESTART run: opening wrfrst_d01_(\S{19}) for reading", head)
+    if len(restarts) == 1:
+        return _read_date(restarts[0][1])
     if "SIMULATION START DATE" in head:
         return single(NAME, r"^ *SIMULATION START DATE = (\S{19})$", head, "start date")[1]
     histories = find_all(r"^Timing for Writing wrfout_d01_(\S{19}) for domain +1:", head)
@@ -96,7 +100,12 @@ def _find_start(head: str) -> str:
         raise OutputError(
             NAME, "no start date as versions from 4.2 on print it, nor a history file before the first step"
         )
-    return re.sub(r"_(\d\d)_(\d\d)_(\d\d)$", r"_\1:\2:\3", histories[0][1])
+    return _read_date(histories[0][1])
+
+
+def _read_date(name: str) -> str:
+    """Return the date in a file's name as WRF prints it: some file systems do not have colons."""
+    return re.sub(r"_(\d\d)_(\d\d)_(\d\d)$", r"_\1:\2:\3", name)
 
 
 def _read_steps(text: str) -> list[re.Match[str]]:
