@@ -167,6 +167,11 @@ def _compare_rdma(system: System, side: str, observed: Observed) -> Iterator[str
     elif not named.port.is_active:
         default = "" if any(o.startswith(("-i", "--ib-port")) for o in options) else " (no -i names another)"
         yield f"{place}: {named.name} of {node} is {named.port.state}{default}{remedy}"
+    elif named.is_efa:
+        yield (
+            f"{system.name_key(side, 'features')}: states 'rdma', but {named.name} of {node} is EFA, which "
+            "has no queue pairs of type RC: take 'rdma' from the features"
+        )
     elif devices_of_mpi := partition.mpi_devices:
         if not {device, f"{device}:{number}"} & set(devices_of_mpi):
             stated = ",".join(devices_of_mpi)
