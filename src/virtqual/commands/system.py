@@ -157,9 +157,10 @@ def _compose_by_slurm(name: str, options: Mapping[str, Sequence[str]], wait_hour
 
 
 def _select_nodes(partition: SlurmPartition, options: Mapping[str, str]) -> SlurmPartition:
-    """Return a partition with the nodes that options select, and say which kinds of nodes there are."""
+    """Return a partition with the nodes that options select, and say how these differ."""
     selected = partition.select(options)
-    for note in filter(None, (explain_constraint(options), selected.describe_kinds())):
+    notes = (explain_constraint(options), selected.describe_kinds(), selected.describe_features())
+    for note in filter(None, notes):
         _console.print(note)
     return selected
 
