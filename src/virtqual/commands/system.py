@@ -21,6 +21,7 @@ from virtqual.errors import InfrastructureError, UsageError
 from virtqual.files.records import write_file
 from virtqual.identity import gather, readers, seen
 from virtqual.qualify.opening import choose_class, find_stated_class
+from virtqual.references import project_references
 from virtqual.report.console import verbatim
 from virtqual.site import audit, probe, slurm, systems
 from virtqual.site.configuration import load_system, read_systems
@@ -153,13 +154,18 @@ def _compose_by_slurm(name: str, options: Mapping[str, Sequence[str]], wait_hour
         side: find_max_minutes(partitions[side], stated[side]) for side in SIDES
     }
     seen_prefix = prefix if all(sees_prefix for _, sees_prefix in looks) else None
-    return Draft(name, *sides, options, limits, seen_prefix, has_accounting).compose()
+    accelerator = sides[1].hypervisor.get("accelerator", Fact(None)).value
+    classes = [
+        each.name for each in project_references().classes.values() if accelerator in each.accelerators
+    ]
+    return Draft(name, *sides, options, limits, seen_prefix, has_accounting, classes).compose()
 
 
 def _select_nodes(partition: SlurmPartition, options: Mapping[str, str]) -> SlurmPartition:
-    """Return a partition with the nodes that options select, and say which kinds of nodes there are."""
+    """Return a partition with the nodes that options select, and say how these differ."""
     selected = partition.select(options)
-    for note in filter(None, (explain_constraint(options), selected.describe_kinds())):
+    notes = (explain_constraint(options), selected.describe_kinds(), selected.describe_features())
+    for note in filter(None, notes):
         _console.print(note)
     return selected
 

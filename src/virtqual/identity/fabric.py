@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 from virtqual.identity.record import Hca, Identity, Nic, Port, seen
 
-#: Link layers, the likeliest network of MPI first. ``Unspecified`` is that of AWS's EFA. Where a node has
-#: InfiniBand, too, Ethernet (RoCE) serves its storage.
-LAYERS = ("InfiniBand", "Unspecified", "Ethernet")
+#: Link layers of AWS's EFA: Linux prints the first in /sys, and `ibv_devinfo` the second.
+EFA_LAYERS = ("Unknown", "Unspecified")
+#: Link layers, the likeliest network of MPI first. Where a node has InfiniBand, too, Ethernet (RoCE) serves
+#: its storage.
+LAYERS = ("InfiniBand", *EFA_LAYERS, "Ethernet")
 #: perftest takes this port if no option names one.
 DEFAULT_PORT = "1"
 
@@ -35,6 +37,11 @@ class RdmaPort(NamedTuple):
     def kind(self) -> tuple[str, float]:
         """The link layer and the rate, by which ports of one network are equal."""
         return self.layer, self.port.gbit
+
+    @property
+    def is_efa(self) -> bool:
+        """It is one of AWS's EFA, which has no reliable connections (RC), as the checks of RDMA use them."""
+        return self.layer in EFA_LAYERS
 
     @property
     def options(self) -> list[str]:
@@ -125,7 +132,7 @@ def select_ports(identity: Identity) -> list[RdmaPort]:
 
 
 def name_other_fabrics(identity: Identity) -> list[str]:
-    """Return a clause for each high-speed network of a node that verbs, and so perftest, do not measure."""
+    """Return a clause for each high-speed network of a node that perftest does not measure as MPI uses it."""
     slingshot = [nic.name for nic in identity.nics if _is_slingshot(nic)]
     omni_path = [hca.name for hca in identity.hcas if _is_omni_path(hca)]
     clauses = []
@@ -135,6 +142,10 @@ def name_other_fabrics(identity: Identity) -> list[str]:
         )
     if omni_path:
         clauses.append(f"Omni-Path ({', '.join(omni_path)}), which MPI uses by PSM2 and perftest by verbs")
+    if efa := [port.hca.name for port in list_ports(identity) if port.is_efa]:
+        clauses.append(
+            f"EFA ({', '.join(efa)}), which has no queue pairs of type RC: the feature rdma is not for it"
+        )
     return clauses
 
 

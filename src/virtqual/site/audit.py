@@ -100,13 +100,14 @@ def _compare_limits(system: System, side: str, place: str, in_slurm: SlurmPartit
 
 
 def find_notes(system: System) -> Iterator[str]:
-    """Yield a sentence on what Slurm alone decides, and on nodes that differ in memory only."""
+    """Yield a sentence on what Slurm alone decides, and on nodes that differ in memory or features only."""
     for side in SIDES:
         options = system.partition(side).job_options
         if note := explain_constraint(options):
             yield f"{system.name_key(side, 'access')}: {note}"
-        if kinds := read_partition(options.get("--partition", "")).select(options).describe_kinds():
-            yield f"{system.name_key(side, 'access')}: {kinds}"
+        selected = read_partition(options.get("--partition", "")).select(options)
+        for note in filter(None, (selected.describe_kinds(), selected.describe_features())):
+            yield f"{system.name_key(side, 'access')}: {note}"
 
 
 def compare_with_nodes(system: System, native: Observed, virtual: Observed) -> Iterator[str]:
@@ -167,6 +168,11 @@ def _compare_rdma(system: System, side: str, observed: Observed) -> Iterator[str
     elif not named.port.is_active:
         default = "" if any(o.startswith(("-i", "--ib-port")) for o in options) else " (no -i names another)"
         yield f"{place}: {named.name} of {node} is {named.port.state}{default}{remedy}"
+    elif named.is_efa:
+        yield (
+            f"{system.name_key(side, 'features')}: states 'rdma', but {named.name} of {node} is EFA, which "
+            "has no queue pairs of type RC: take 'rdma' from the features"
+        )
     elif devices_of_mpi := partition.mpi_devices:
         if not {device, f"{device}:{number}"} & set(devices_of_mpi):
             stated = ",".join(devices_of_mpi)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from virtqual.files.wording import list_names
 from virtqual.identity import seen
+from virtqual.identity.fabric import RdmaPort, find_port, list_active_ports
 from virtqual.site.observed import Fact, Observed
 from virtqual.site.options import format_minutes, parse_options, read_options
 from virtqual.site.partitions import SlurmPartition, compress_nodes
@@ -50,6 +51,8 @@ class Draft:
     prefix: Path | None
     #: `sacct` answers.
     has_accounting: bool
+    #: The names of the classes of budgets that are for the VMs' accelerator; none if it was not seen.
+    classes: Sequence[str] = ()
 
     def compose(self) -> str:
         """Return the text of the file."""
@@ -104,13 +107,13 @@ class Draft:
             f'    "arch": "{architecture if seen(architecture) else platform.machine()}",',
             *_format_facts(self._complete_facts("processor", observed.processor), 4),
             "},",
-            *self._choose_coretype(),
+            *self._choose_variables(side),
             *(f"# {note}" for note in observed.notes),
             '"extras": {',
             *_format_facts(self._complete_facts("extras", observed.extras), 4),
             f"    # scontrol: {source} is {format_minutes(limit)}.",
             f'    "session_access": {json.dumps(session_access)},',
-            *(_describe_hypervisor(observed) if side == "virtual" else ()),
+            *(_describe_hypervisor(observed, self.classes) if side == "virtual" else ()),
             "},",
         ]
         yield "        {"
@@ -132,14 +135,39 @@ class Draft:
         completed = {**todos, **facts}
         return {key: fact for key, fact in completed.items() if self._has_rdma or key not in _RDMA_KEYS}
 
+    def _choose_variables(self, side: str) -> list[str]:
+        """Return the lines of a partition's variables."""
+        variables = [*self._choose_coretype(), *self._choose_devices(side)]
+        return ['"env_vars": [', *(f"    {variable}" for variable in variables), "],"] if variables else []
+
+    def _choose_devices(self, side: str) -> list[str]:
+        """Return UCX's variable with the ports of one network, if either node has active ports of another.
+
+        MPI by UCX would use them, too, or instead.
+        """
+        if not self._has_rdma:
+            return []
+        others: dict[str, list[str]] = {}
+        chosen: dict[str, list[RdmaPort]] = {}
+        for key, observed in zip(SIDES, (self.native, self.virtual), strict=True):
+            used = find_port(observed.identity, observed.extras["rdma_options"].value)
+            active = list_active_ports(observed.identity)
+            chosen[key] = [port for port in active if used and port.kind == used.kind]
+            others[key] = [port.name for port in active if port not in chosen[key]]
+        if not any(others.values()):
+            return []
+        devices = ",".join(f"{port.hca.name}:{port.port.number}" for port in chosen[side])
+        reason = f"UCX would use {', '.join(others[side])}, too" if others[side] else "as on the other side"
+        return [f'["UCX_NET_DEVICES", "{devices}"],  # {reason}']
+
     def _choose_coretype(self) -> list[str]:
-        """Return the variables of a partition: OpenBLAS would choose by CPUID, which a guest may hide."""
+        """Return the variable of OpenBLAS, which would choose by CPUID, which a guest may hide."""
         cpus = [side.identity.cpu for side in (self.native, self.virtual)]
         features = [set(cpu.features.split()) if seen(cpu.features) else set() for cpu in cpus]
         signature = cpus[0].signature if seen(cpus[0].signature) else ""
         for feature, vendor, coretype in _CORETYPES:
             if all(feature in names for names in features) and signature.startswith(vendor):
-                return [f'"env_vars": [["OPENBLAS_CORETYPE", "{coretype}"]],  # both show {feature}']
+                return [f'["OPENBLAS_CORETYPE", "{coretype}"],  # both show {feature}']
         return []
 
 
@@ -170,7 +198,7 @@ def _format_facts(facts: Mapping[str, Fact], indent: int) -> Iterator[str]:
         yield f'{" " * indent}"{key}": {json.dumps(fact.value)},{comment}'
 
 
-def _describe_hypervisor(observed: Observed) -> Iterator[str]:
+def _describe_hypervisor(observed: Observed, classes: Sequence[str]) -> Iterator[str]:
     """Yield the keys of the virtual partition that mostly people know alone."""
     shown, vendor = observed.hypervisor, observed.identity.hypervisor.vendor
     hint = f" ({observed.node} shows {vendor})" if seen(vendor) else ""
@@ -183,8 +211,10 @@ def _describe_hypervisor(observed: Observed) -> Iterator[str]:
     facts = {key: shown.get(key, Fact(f"{TODO}{text}")) for key, text in sentences.items()}
     yield from _format_facts(facts, 8)
     yield "    },"
-    classes = "kvm, esxi, or production, which is stricter"
-    yield f'    "hypervisor_class": {_todo(f"the class of budgets: {classes}")}'
+    hypervisor_class = Fact(f"{TODO}the class of budgets: kvm, esxi, or production, which is stricter")
+    if len(classes) == 1:
+        hypervisor_class = Fact(classes[0], f"the only class for {facts['accelerator'].value}")
+    yield from _format_facts({"hypervisor_class": hypervisor_class}, 4)
     vms = observed.partition.common_nodes
     yield f"    # The VMs: {list_names(vms, MAX_VMS_SHOWN)}."
     example = f"{{'host01': ['{vms[0]}'], ...}}"

@@ -111,6 +111,7 @@ def _observe_memory(identity: Identity, node: str, partition: SlurmPartition) ->
 
 def _observe_rdma(ports: Sequence[RdmaPort], node: str, rejected: Sequence[RdmaPort] = ()) -> dict[str, Fact]:
     """Return the facts of the first of the ports that MPI would use, and of their network's rate."""
+    ports = [port for port in ports if not port.is_efa]
     if not ports:
         return {}
     kind = fabric.rank_kinds(ports)[0]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -143,6 +145,38 @@ class SlurmPartition:
         ]
         return f"partition {self.name} has {len(kinds)} kinds of nodes: {'; '.join(kinds)}"
 
+    def describe_features(self) -> str:
+        """Return a sentence on features by which nodes of the common kind differ; empty if they do not.
+
+        It leaves out those that say where a node is, such as its rack.
+        """
+        fields = self.nodes or {}
+        features = {
+            node: {*fields.get(node, {}).get("ActiveFeatures", "").split(",")} - {"", "(null)"}
+            for node in self.common_nodes
+        }
+        telling = _find_telling_features(list(features.values()))
+        groups: dict[frozenset[str], list[str]] = {}
+        for node, names in features.items():
+            groups.setdefault(telling & names, []).append(node)
+        if len(groups) == 1:
+            return ""
+        largest, *others = sorted(groups.items(), key=lambda group: -len(group[1]))
+        described = [
+            f"{pluralize(len(nodes), 'node')} with {' and '.join(sorted(names)) or 'none of these'} "
+            f"({shorten_nodes(nodes)})"
+            for names, nodes in (largest, *others)
+        ]
+        shown = described[:_MAX_RANGES_SHOWN]
+        if len(described) > len(shown):
+            shown.append(f"{len(described) - len(shown)} more groups")
+        own = sorted(largest[0].difference(*(names for names, _ in others)))
+        remedy = f"-C {own[0]} selects the first of these groups" if own else "--exclude leaves nodes out"
+        return (
+            f"nodes of one size in partition {self.name} differ in features: {'; '.join(shown)}. If these "
+            f"are not the same hardware, {remedy}"
+        )
+
     def explain_cpus(self, node: str) -> str:
         """Return a clause on why jobs get fewer CPUs of a node than it has; empty if they get all."""
         return self._explain(
@@ -187,6 +221,16 @@ def _group_by_memory(nodes: Sequence[str], sizes: Mapping[str, NodeSize]) -> Ite
         members = set(rest[best[0] : best[1]])
         yield Kind(sizes[rest[best[0]]], tuple(node for node in nodes if node in members))
         rest = [node for node in rest if node not in members]
+
+
+def _find_telling_features(features: Sequence[set[str]]) -> frozenset[str]:
+    """Return the features that some nodes have and others lack, without those that number places or nodes."""
+    counts = Counter(chain(*features))
+    some = {name for name, count in counts.items() if count < len(features)}
+    # Racks and switches are many features that differ in a number; others name a single node each.
+    series = {name: re.sub(r"\d+", "#", name) if counts[name] > 1 else "" for name in some}
+    sizes = Counter(series.values())
+    return frozenset(name for name in some if sizes[series[name]] <= _MAX_RANGES_SHOWN)
 
 
 def parse_count(text: str, unit: str = " ") -> int:

@@ -41,7 +41,8 @@ OF_EACH_KIND = [
     *(("mlx4_1", 1, IB, FDR, UP), ("mlx4_2", 1, IB, "10 Gb/sec (4X SDR)", DOWN)),
 ]
 RAILS = [(f"mlx5_{number}", 1, IB, NDR, UP) for number in (0, 3, 4, 10)]
-EFA = [("rdmap0s6", 1, "Unspecified", "100 Gb/sec (4X EDR)", UP)]
+# As /sys of a kernel has it (linux-rdma/rdma-core#884); ibv_devinfo says "Unspecified".
+EFA = [("rdmap0s6", 1, "Unknown", "100 Gb/sec (4X EDR)", UP)]
 
 
 @pytest.mark.parametrize(
@@ -139,3 +140,11 @@ def test_omni_path_is_named():
         "Omni-Path (hfi1_0), which MPI uses by PSM2 and perftest by verbs"
     ]
     assert fabric.name_other_fabrics(node("bare", RAILS)) == []
+
+
+@pytest.mark.parametrize("layer", ["Unknown", "Unspecified"])
+def test_efa_is_named(layer):
+    efa = node("bare", [(name, 1, layer, EDR, UP) for name in ("rdmap16s27", "rdmap32s27")])
+    assert fabric.name_other_fabrics(efa) == [
+        "EFA (rdmap16s27, rdmap32s27), which has no queue pairs of type RC: the feature rdma is not for it"
+    ]

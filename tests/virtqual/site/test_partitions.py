@@ -202,6 +202,43 @@ def test_kinds_of_nodes_are_named_and_the_probe_is_on_the_most_common_one(prints
     assert listed.choose_probed(options) == ["--partition=p", "--exclude=n[1-2],n[6-7]"]
 
 
+def describe_features(prints, features):
+    """Return what is said of nodes of one size with these features."""
+    show(prints, [node(name, rest=f"ActiveFeatures={value}") for name, value in features.items()])
+    return partitions.read_partition("p").describe_features()
+
+
+@pytest.mark.parametrize(
+    ("features", "says"),
+    [
+        # A partition with bare-metal nodes and VMs in racks, of which each rack is a feature.
+        (
+            {f"n{k}": f"cpu,milan,rack{k // 2}" for k in range(10, 26)}
+            | {"v1": "vm,milan", "v2": "vm,milan"},
+            "16 nodes with cpu (n[10-25]); 2 nodes with vm (v[1-2]). If these are not the same hardware, -C "
+            "cpu selects the first of these groups",
+        ),
+        (
+            {"n1": "(null)", "n2": "(null)", "n3": "scratch"},
+            "2 nodes with none of these (n[1-2]); 1 node with scratch (n3). If these are not the same "
+            "hardware, --exclude leaves nodes out",
+        ),
+        (
+            {f"n{k}": f"{kind},x" for k, kind in enumerate(["a", "b", "c", "d", "e", "f"] * 2)},
+            "2 nodes with a (n0, n6); 2 nodes with b (n1, n7); 2 nodes with c (n2, n8); 2 nodes with d (n3, "
+            "n9); 2 more groups. If these are not the same hardware, -C a selects the first of these groups",
+        ),
+        # Racks, one feature a node, and one set for all.
+        ({f"n{k}": f"cpu,sw-{k // 2:02}" for k in range(10, 26)}, ""),
+        ({f"n{k}": f"cpu,{name}" for k, name in enumerate(["ada", "bob", "cleo", "dora", "eve"])}, ""),
+        ({"n1": "cpu,hdr", "n2": "hdr,cpu"}, ""),
+    ],
+)
+def test_features_by_which_nodes_of_one_size_differ(prints, features, says):
+    begin = "nodes of one size in partition p differ in features: "
+    assert describe_features(prints, features) == (f"{begin}{says}" if says else "")
+
+
 @pytest.mark.parametrize(
     ("constraint", "selected"),
     [
