@@ -1,10 +1,8 @@
 """How many random examples tests try.
 
-The usual run tries few, and the same ones each time. ``pytest -m slow`` tries as many new ones as
-VIRTQUAL_FUZZ_EXAMPLES says (default: 500 each).
+The usual run tries few, and the same ones each time. ``pytest -m slow`` tries 500 new ones of each, and with
+``HYPOTHESIS_PROFILE=nightly`` as many as that profile says (``tests/virtqual/conftest.py``).
 """
-
-import os
 
 from hypothesis import HealthCheck, Phase, settings
 
@@ -16,4 +14,4 @@ FEW = settings(
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )
-MANY = settings(FEW, max_examples=int(os.environ.get("VIRTQUAL_FUZZ_EXAMPLES", "500")), derandomize=False)
+MANY = settings(FEW, max_examples=max(500, settings().max_examples), derandomize=False)
