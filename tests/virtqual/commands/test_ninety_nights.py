@@ -20,7 +20,9 @@ def box(tmp_path):
     """The outbox, on a file system of its own."""
     place = tmp_path / "outbox"
     place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k,nr_inodes=500,mode=755", "small", place], check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=512k,nr_inodes=500,mode=755", "small", place], check=True
+    )
     yield place
     subprocess.run(["umount", place], check=True)
 
