@@ -50,15 +50,21 @@ class PgbenchRun:
     offered: OfferedLoad | None
 
 
-def parse(text: str) -> PgbenchRun:
-    """Read what pgbench printed, the CPU time of its process, and the log of each of its threads."""
-    head, *logs = text.split("thread\n")
-    refuse_lines(NAME, _ABORTED, head)
+def _read_version(head: str) -> str:
+    """Return the version; raise OutputError if it is one that does not count failed transactions."""
     version = single(NAME, _VERSION, head, "version")
     if int(version[2]) < _OLDEST:
         raise OutputError(
             NAME, f"version {version[1]} does not count failed transactions: use {NAME.versions}"
         )
+    return version[1]
+
+
+def parse(text: str) -> PgbenchRun:
+    """Read what pgbench printed, the CPU time of its process, and the log of each of its threads."""
+    head, *logs = text.split("thread\n")
+    refuse_lines(NAME, _ABORTED, head)
+    version = _read_version(head)
     mode = single(NAME, r"^query mode: (\w+)$", head, "query mode")[1]
     script = single(NAME, r"^transaction type: (.+)$", head, "transaction type")[1]
     single(NAME, r"^number of failed transactions: 0 \(0\.000%\)$", head, "line without failed transactions")
@@ -92,7 +98,7 @@ def parse(text: str) -> PgbenchRun:
         raise OutputError(NAME, "the log of its transactions is missing")
     else:
         _check_closed_loop(head, counts["clients"], rate)
-    return PgbenchRun(version[1], script, mode=mode, rate=rate, offered=offered, **counts)
+    return PgbenchRun(version, script, mode=mode, rate=rate, offered=offered, **counts)
 
 
 def _check_closed_loop(head: str, clients: int, rate: float) -> None:
