@@ -132,7 +132,10 @@ def _compose_by_slurm(name: str, options: Mapping[str, Sequence[str]], wait_hour
             "--clusters differs between --native-options and --virtual-options: one Slurm runs both"
         )
     slurm.choose_cluster(clusters.pop())
-    read = {side: read_partition(of_side.get("--partition", "")) for side, of_side in stated.items()}
+    try:
+        read = {side: read_partition(of_side.get("--partition", "")) for side, of_side in stated.items()}
+    except slurm.SilentError as error:
+        raise InfrastructureError(f"{error} (--offline writes a template without Slurm)") from error
     if wrong := [
         f"--{side}: {problem}"
         for side, partition in read.items()
