@@ -23,6 +23,7 @@ _RESIDUAL = r"^\|\|Ax-b\|\|_oo/\(eps.*\)= *(\S+) \.+ (\w+)$"
 _THRESHOLD = 16.0
 """The scaled residual that `configuration` allows."""
 _TALLY = {
+    "were run": r"^Finished +(\d+) tests with the following results:$",
     "passed": r"^ +(\d+) tests completed and passed residual checks,$",
     "failed": r"^ +(\d+) tests completed and failed residual checks,$",
     "were skipped": r"^ +(\d+) tests skipped because of illegal input values\.$",
@@ -43,12 +44,13 @@ class HplRun:
 def parse(text: str) -> HplRun:
     """Read the output of a run of ``xhpl`` that solved one system, whose residual passed."""
     run = read_system(NAME, text)
-    passed, failed, skipped = (
+    total, passed, failed, skipped = (
         single(NAME, pattern, text, f"number of tests that {word}")[1] for word, pattern in _TALLY.items()
     )
     single(NAME, r"^End of Tests\.$", text, "closing line")
-    if (passed, failed, skipped) != ("1", "0", "0"):
-        raise OutputError(NAME, f"{passed} tests passed, {failed} failed, {skipped} were skipped")
+    if (total, passed, failed, skipped) != ("1", "1", "0", "0"):
+        tally = f"{passed} tests passed, {failed} failed, {skipped} were skipped, of {total}"
+        raise OutputError(NAME, tally)
     return run
 
 

@@ -755,6 +755,7 @@ def test_two_runs_in_one_file_are_refused(name):
         ("pgbench.peak.out", "tps = 4", "pgbench: error: x\ntps = 4", "line .*: pgbench: error: x"),
         ("pgbench.peak.out", "pgbench (1", "pgbench (0", "does not count failed transactions: use Post"),
         ("pgbench.peak.out", "\ntps", "\nrate limit\ntps", "the log of its transactions is missing"),
+        ("hpl.out", "Finished      1", "Finished      2", "1 tests passed, 0 failed, 0 were skipped, of 2"),
         ("hpl.out", "0 tests skipped", "1 tests skipped", "1 tests passed, 0 failed, 1 were skipped"),
         ("hpl.out", "     0 tests completed and failed", "     1 tests completed and failed", "1 failed"),
         ("hpl.out", "2.24531530e-03 ...... PASSED", "2.24531530e+03 ...... FAILED", "FAILED"),
