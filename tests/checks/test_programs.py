@@ -401,6 +401,6 @@ def test_a_stream_that_does_not_validate_and_a_program_that_is_not_there_are_nam
     names = r"^stream.*%threads=1\b|^osu_node.*%benchmark=bibw$"
     done = equipped.reframe("-n", names, "-S", "scope=full")
     assert done.returncode != 0
-    assert "no validated solution as" in outcome(done)
+    assert "Failed Validation" in outcome(done)
     assert "stack 'micro' provides no osu_bibw" in outcome(done)
     assert "WITHIN" not in outcome(done)

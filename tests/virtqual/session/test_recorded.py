@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from virtqual.harness import catalogue
-from virtqual.qualify import concluding
+from virtqual.qualify import concluding, drawing
 from virtqual.references import CheckSet, RequiredCheck, project_references
 from virtqual.session.log import LOG, FactsWritten, Finished, Log
 from virtqual.session.session import SessionDocument
@@ -87,7 +87,7 @@ def test_a_session_in_which_all_that_is_asked_for_was_judged_qualifies(recorded,
             Log(log.directory).append(event)
     asked = {"kvm": CheckSet(scope="quick", checks=(RequiredCheck(check="lammps"),))}
     references = replace(project_references(), qualifications=asked)
-    monkeypatch.setattr(concluding, "project_references", lambda: references)
+    monkeypatch.setattr(drawing, "project_references", lambda: references)
     cases = [run.check for run in log.session().runs]
 
     def concluded(*entries):
