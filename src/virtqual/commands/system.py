@@ -119,6 +119,14 @@ def _check_that_sides_differ(options: Mapping[str, Sequence[str]]) -> None:
     )
 
 
+def _read_partition(name: str) -> SlurmPartition:
+    """Return a partition; the error of a Slurm that does not answer says what works without it."""
+    try:
+        return read_partition(name)
+    except slurm.SilentError as error:
+        raise InfrastructureError(f"{error} (--offline writes a template without Slurm)") from error
+
+
 def _compose_by_slurm(name: str, options: Mapping[str, Sequence[str]], wait_hours: float) -> str:
     """Return the text of a system file by what Slurm and a node of each side show."""
     if shutil.which("scontrol") is None:
@@ -132,10 +140,7 @@ def _compose_by_slurm(name: str, options: Mapping[str, Sequence[str]], wait_hour
             "--clusters differs between --native-options and --virtual-options: one Slurm runs both"
         )
     slurm.choose_cluster(clusters.pop())
-    try:
-        read = {side: read_partition(of_side.get("--partition", "")) for side, of_side in stated.items()}
-    except slurm.SilentError as error:
-        raise InfrastructureError(f"{error} (--offline writes a template without Slurm)") from error
+    read = {side: _read_partition(of_side.get("--partition", "")) for side, of_side in stated.items()}
     if wrong := [
         f"--{side}: {problem}"
         for side, partition in read.items()
