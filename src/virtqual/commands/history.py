@@ -11,13 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
+from virtqual.commands.believed import verified_summaries
 from virtqual.commands.messages import write_output
 from virtqual.commands.names import select_sessions
 from virtqual.commands.options import Output
 from virtqual.errors import VirtqualError
 from virtqual.history.builds import Place, describe_changes, describe_notes, make_place
 from virtqual.history.nights import group_by_place
-from virtqual.qualify.checking import verified_summaries
 from virtqual.references import project_references
 from virtqual.references.marks import load_marks
 from virtqual.report import page

@@ -6,9 +6,9 @@ from rich.table import Table
 from rich.text import Text
 
 from virtqual import paths
+from virtqual.commands.believed import verified_summaries
 from virtqual.errors import DamagedError, RefusedError, VirtqualError
 from virtqual.files.wording import printable
-from virtqual.qualify.checking import verified_summaries
 from virtqual.report.console import verbatim
 from virtqual.session.session import MAX_LABEL_CHARS
 from virtqual.session.store import NoSessionError

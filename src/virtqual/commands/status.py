@@ -11,13 +11,13 @@ import typer
 from rich.text import Text
 
 from virtqual import paths
+from virtqual.commands.believed import verified_summaries
 from virtqual.commands.names import select_sessions
 from virtqual.errors import InfrastructureError, RefusedError, UsageError, VirtqualError
 from virtqual.files.wording import list_names, pluralize
 from virtqual.history import outbox
 from virtqual.history.channels import NOTIFY, Notify, read_site_notify
 from virtqual.history.nights import ANSWERS, find_gap, find_notices, find_standings, group_by_place
-from virtqual.qualify.checking import verified_summaries
 from virtqual.report.console import verbatim
 from virtqual.session.store import system_of
 from virtqual.session.summary import Summary

@@ -17,7 +17,7 @@ from virtqual.session.log import DOCUMENT, Log, document_of
 from virtqual.session.provenance import provenance
 from virtqual.session.session import UNJUDGED_ANSWERS, Basis, Conclusion, Session
 from virtqual.session.store import load
-from virtqual.session.summary import Summary, file_of, read_summary, store_summary, summaries
+from virtqual.session.summary import Summary, file_of, is_believed, read_summary, store_summary
 from virtqual.session.verified import read_digests, remember
 from virtqual.verdict import Outcome, Verdict
 
@@ -132,7 +132,7 @@ def verify(found: Summary, directory: Path) -> Summary | VirtqualError:
 
     A session that this installation did not conclude is judged again once.
     """
-    if not found.claims or found.digest in read_digests():
+    if is_believed(found):
         return found
     if not found.doubts:
         try:
@@ -145,12 +145,6 @@ def verify(found: Summary, directory: Path) -> Summary | VirtqualError:
         # It is not judged again each time, but by `virtqual check`.
         store_summary(found, directory)
     return RefusedError(f"{directory}: {found.doubts[0]}")
-
-
-def verified_summaries(sessions: Path) -> Iterator[tuple[Path, Summary | VirtqualError]]:
-    """Yield what `summaries` yields; a session whose conclusion is not believed is an error."""
-    for directory, found in summaries(sessions):
-        yield directory, verify(found, directory) if isinstance(found, Summary) else found
 
 
 def check_conclusion(session: Session, directory: Path) -> CheckResult:

@@ -24,6 +24,7 @@ from virtqual.session.facts import facts
 from virtqual.session.log import Log
 from virtqual.session.session import Conclusion, Request, Session
 from virtqual.session.store import MAX_CLOCK_ERROR, find, ids, load
+from virtqual.session.verified import read_digests
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.pairs import Side
 from virtqual.verdict.slow_runs import SlowRuns
@@ -178,6 +179,11 @@ def summaries(sessions: Path) -> Iterator[tuple[Path, Summary | VirtqualError]]:
             reason = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
             session = UsageError(f"{directory}: {reason}")
         yield directory, session
+
+
+def is_believed(found: Summary) -> bool:
+    """Return whether a session claims nothing, or its conclusion was drawn or judged again here."""
+    return not found.claims or found.digest in read_digests()
 
 
 def summaries_of(system: str, sessions: Path) -> Iterator[tuple[Path, Summary]]:

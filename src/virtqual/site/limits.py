@@ -259,10 +259,11 @@ class Accounts:
     def list_parents(self, account: str) -> set[str]:
         """Return the accounts above an account."""
         parents: set[str] = set()
-        while self._enforced and account and account not in parents:
+        # The top of every tree is root.
+        while self._enforced and account not in ("", "root"):
             rows = _list_records("associations", ("Account", "ParentName"), f"account={account}", "user=")
-            account = next((row["ParentName"] for row in rows if row["ParentName"]), "")
-            parents |= {account} if account else set()
+            account = next((row["ParentName"] for row in rows if row["ParentName"] not in {"", *parents}), "")
+            parents |= {account} - {""}
         return parents
 
     def find_obstacles(self, options: Mapping[str, str]) -> Iterator[str]:

@@ -417,3 +417,15 @@ def test_limits_of_numbers_of_nodes(prints):
     show(prints, [node(f"n{k}") for k in range(1, 9)], "MaxNodes=UNLIMITED MinNodes=4")
     ((_, sentence),) = limits.find_exceeded_limits(partitions.read_partition("p"), Demand({}, nodes=2))
     assert sentence == "states 2, but MinNodes of partition p is 4"
+
+
+def test_all_accounts_above_an_account_are_listed(prints):
+    """An account may be two levels below the one that a partition allows."""
+    parents = {"climate": "science", "science": "root", "root": ""}
+    prints(
+        {
+            "scontrol show config": "AccountingStorageEnforce = associations",
+            r".* show associations account=(\w+) user= .*": lambda name: f"{name}|{parents[name]}",
+        }
+    )
+    assert limits.Accounts().list_parents("climate") == {"science", "root"}
