@@ -16,9 +16,9 @@ import numpy as np
 
 import sessions as draw
 from virtqual.harness.order import is_reversed
-from virtqual.history.boots import MIN_RECORDED_BOOTS, measure_boots, pool_metrics, shrink_variances
-from virtqual.history.mixed import Means, find_shifts, measure_sessions
-from virtqual.history.noise_entries import noise_entry
+from virtqual.history.boots import MIN_RECORDED_BOOTS, compare_boots, moderate, pool_metrics, shrink_variances
+from virtqual.history.mixed import Means, find_shifts
+from virtqual.history.noise_entries import round_up
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.case import Case
 from virtqual.verdict.estimate import Floats, Noise
@@ -161,28 +161,36 @@ def _recorded(boot_sd: float, mixture: Mixture | None = None, machines: int = 30
     if mixture:
         is_shifted = np.isin(np.arange(machines * count) % count, mixture.sessions)
         drawn.virtual[is_shifted, : mixture.metrics] += mixture.log
-    entries = []
-    for machine in range(machines):
-        sessions = range(machine * count, (machine + 1) * count)
-        histories = [[_series(drawn, session, metric) for session in sessions] for metric in range(METRICS)]
-        chosen = _choose(histories)
-        if len(chosen) < MIN_RECORDED_BOOTS:
-            entries.append([STATED] * METRICS)
-            continue
-        histories = [[series[number] for number in chosen] for series in histories]
-        pooled = pool_metrics([measure_boots(series) for series in histories])
-        noises = [noise_entry(series, "drawn", pooled) for series in histories]
-        entries.append([[noise[key] for key in ("sigma", "df", "between", "between_df")] for noise in noises])
-    return np.array(entries)
-
-
-def _choose(histories: Sequence[Sequence[Series]]) -> list[int]:
-    """Return the numbers of the sessions that are on the level of the latest one in all metrics."""
-    shifts = find_shifts(
-        {str(metric): measure_sessions(dict(enumerate(series))) for metric, series in enumerate(histories)}
+    native, virtual = (
+        np.moveaxis(side.reshape(machines, count, METRICS, -1), 1, 2)
+        for side in (drawn.native, drawn.virtual)
     )
-    shifted = {number for numbers in shifts.values() for number in numbers}
-    return [number for number in range(len(histories[0])) if number not in shifted]
+    return np.array([_propose(*sides) for sides in zip(native, virtual, strict=True)])
+
+
+def _propose(native: Floats, virtual: Floats) -> list[tuple[float, ...]]:
+    """Return sigma, df, and those of boots of each metric; runs have the shape (metrics, sessions, pairs)."""
+    d = virtual - native
+    shifts = find_shifts(_measure_sessions(d))
+    chosen = sorted({*range(d.shape[1])} - {number for numbers in shifts.values() for number in numbers})
+    if len(chosen) < MIN_RECORDED_BOOTS:
+        return [STATED] * METRICS
+    sigma, df = draw.record_noise(native[:, chosen], virtual[:, chosen])
+    spreads = [compare_boots(list(own[chosen])) for own in d]
+    pooled = pool_metrics(spreads)
+    return [
+        (round_up(sigma[index]), df[index], round_up(moderate(spread, pooled)), spread.df)
+        for index, spread in enumerate(spreads)
+    ]
+
+
+def _measure_sessions(d: Floats) -> dict[str, Means]:
+    """Return what sessions show of each metric; `d` has the shape (metrics, sessions, pairs)."""
+    numbers, pairs = np.arange(d.shape[1]), np.full(d.shape[1], d.shape[2])
+    return {
+        str(index): Means(numbers, own.mean(axis=1), shrink_variances(own.var(axis=1, ddof=1), pairs) / pairs)
+        for index, own in enumerate(d)
+    }
 
 
 def booted_as_recorded(
@@ -216,12 +224,5 @@ def is_split(
     native, virtual = models.sides(models.runs(rng, name, shape, virtual_runs, 0.02))
     d = (virtual - native) * np.where(rng.random((machines, 1, shape[2], 1)) < loud, 2.0, 1.0)
     boots = rng.standard_normal((machines, 1, shape[2]) if shared else shape)
-    log = d.mean(axis=-1) + boots * np.broadcast_to(boot_sd, METRICS)[:, None]
-    variances, pairs = d.var(axis=-1, ddof=1), np.full(shape[2], d.shape[-1])
-    numbers = np.arange(shape[2])
-    split = []
-    for machine in range(machines):
-        errors = [shrink_variances(own, pairs) / pairs for own in variances[machine]]
-        means = {str(metric): Means(numbers, log[machine, metric], own) for metric, own in enumerate(errors)}
-        split.append(bool(find_shifts(means)))
-    return np.array(split)
+    d += (boots * np.broadcast_to(boot_sd, METRICS)[:, None])[..., None]
+    return np.array([bool(find_shifts(_measure_sessions(own))) for own in d])

@@ -165,9 +165,7 @@ def _describe_shifts(
     last = shifted[-1]
     after = next(number for number in range(last + 1, len(sessions)) if number not in shifted)
     changes = list(compare_facts(sessions[last].facts, sessions[after].facts))
-    recorded = (
-        f"in {sessions[after].session}: {_describe_changes(changes)}" if changes else "nothing recorded"
-    )
+    recorded = _describe_changes(changes) if changes else "nothing that is recorded"
     return (
         f"{list_names(texts, MAX_NAMED)} than in {sessions[-1].session}, more than pairs and boots explain "
         f"(changed with it: {recorded})"
