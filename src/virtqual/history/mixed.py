@@ -69,14 +69,14 @@ def choose_sessions(sessions: Sequence[Recorded]) -> Choice:
     for names, changes in dict.fromkeys(machine for machine in machines.values() if machine):
         group = [session for session in of_build if machines[session.session] == (names, changes)]
         ids = _name_sessions(group, of_build)
-        notes.append(f"left out: {ids}, where {changes} in {latest.session}")
+        notes.append(f"left out: {ids}, of another machine than {latest.session} ({changes})")
         reasons.append(f"{ids} (another {names})")
     alike = [session for session in of_build if not machines[session.session]]
     shifts = find_shifts({n: measure_sessions(s) for n, s in _group_by_metric(alike).items()})
     if shifted := sorted({number for numbers in shifts.values() for number in numbers}):
         ids = _name_sessions([alike[number] for number in shifted], of_build)
         notes.append(f"left out: {ids}, where {_describe_shifts(shifts, alike, shifted)}")
-        reasons.append(f"{ids} (another level)")
+        reasons.append(f"{ids} (another level of {list_names(list(shifts), MAX_NAMED)})")
     chosen = [session for number, session in enumerate(alike) if number not in shifted]
     source = f"{len(chosen)} sessions, {chosen[0].session} to {latest.session}, build {latest.build}"
     source += f"; left out: {', '.join(reasons)}" if reasons else ""
@@ -92,8 +92,8 @@ def choose_sessions(sessions: Sequence[Recorded]) -> Choice:
 def find_shifts(metrics: Mapping[str, Means]) -> dict[str, dict[int, float]]:
     """Return by metric by how much sessions lie on another level than the latest one that measured it.
 
-    The result has only metrics and sessions that differ: ln(virtual/native) less that of the latest, positive
-    is worse.
+    The result has only metrics and sessions that differ, the metric that differs most first:
+    ln(virtual/native) less that of the latest, positive is worse.
 
     How much the sessions of one level differ is taken from the differences of successive sessions, of which
     most have no step between them: their median over all metrics says it in variances by the pairs. A metric
@@ -109,7 +109,7 @@ def find_shifts(metrics: Mapping[str, Means]) -> dict[str, dict[int, float]]:
         differences = compare_with_last(log, ratio * errors, len(metrics))
         if differences.any():
             shifts[name] = {int(numbers[at]): float(differences[at]) for at in np.flatnonzero(differences)}
-    return shifts
+    return dict(sorted(shifts.items(), key=lambda shift: -abs(_find_largest(shift[1]))))
 
 
 def measure_sessions(series: Mapping[int, Series]) -> Means:
@@ -148,18 +148,17 @@ def _compare_machines(session: Recorded, latest: Recorded) -> tuple[str, str] | 
 
 
 def _describe_changes(changes: Sequence[tuple[str, str, str]]) -> str:
-    return list_names([f"{names} was {old}, {new}" for names, old, new in changes], MAX_NAMED, "; ")
+    return list_names([f"{names}: {old} -> {new}" for names, old, new in changes], MAX_NAMED, "; ")
 
 
 def _describe_shifts(
     shifts: Mapping[str, Mapping[int, float]], sessions: Sequence[Recorded], shifted: Sequence[int]
 ) -> str:
-    """Return which metrics are on another level, the largest difference first, and what changed after it."""
-    sizes = {name: max(differences.values(), key=abs) for name, differences in shifts.items()}
+    """Return which metrics are on another level, and what changed with it."""
     series = {series.id: series for session in sessions for _, series in session.series}
     texts = [
-        f"{name} is {describe_slowdown(sizes[name], series[name].metric.better)}"
-        for name in sorted(sizes, key=lambda name: -abs(sizes[name]))
+        f"{name} is {describe_slowdown(_find_largest(differences), series[name].metric.better)}"
+        for name, differences in shifts.items()
     ]
     # The latest session is never on another level than itself.
     last = shifted[-1]
@@ -167,9 +166,13 @@ def _describe_shifts(
     changes = list(compare_facts(sessions[last].facts, sessions[after].facts))
     recorded = _describe_changes(changes) if changes else "nothing that is recorded"
     return (
-        f"{list_names(texts, MAX_NAMED)} than in {sessions[-1].session}, more than pairs and boots explain "
-        f"(changed with it: {recorded})"
+        f"{list_names(texts, MAX_NAMED)} relative to native than in {sessions[-1].session}, more than pairs "
+        f"and boots explain (changed with it: {recorded})"
     )
+
+
+def _find_largest(differences: Mapping[int, float]) -> float:
+    return max(differences.values(), key=abs)
 
 
 def _name_sessions(group: Sequence[Recorded], in_time: Sequence[Recorded]) -> str:

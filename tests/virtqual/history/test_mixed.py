@@ -64,10 +64,13 @@ def test_shifted_sessions_are_named_and_left_out(record, tmp_path, one, numbers,
     assert entries[0]["between"] < 0.012
     assert entries[0]["between_df"] == left - 1
     assert entries[0]["source"].startswith(f"{left} sessions, s")
-    assert entries[0]["source"].endswith(f"build 9.2; left out: {names} (another level)")
+    assert f"build 9.2; left out: {names} (another level of hpl@" in entries[0]["source"]
     (note,) = notes
     assert f"noise.yaml: left out: {names}, where hpl@" in note
-    assert f"% {'slower' if by > 0 else 'faster'}{'' if one else ' and 2 more'} than in s20" in note
+    assert (
+        f"% {'slower' if by > 0 else 'faster'}{'' if one else ' and 2 more'} relative to native than in s20"
+        in note
+    )
     assert note.endswith("(changed with it: nothing that is recorded)")
 
 
@@ -81,7 +84,7 @@ def test_what_changed_with_a_shift_is_named(record):
     lines = ("quiet nohz=off", "quiet")
     sessions = record(3, shift(0, 1), facts=lambda n: {"native command line": lines[n > 1]})
     (note,) = choose_sessions(sessions).notes
-    assert note.endswith("(changed with it: native command line was nohz=off, nothing)")
+    assert note.endswith("(changed with it: native command line: nohz=off -> nothing)")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +96,7 @@ def test_sessions_of_another_machine_are_left_out_by_what_is_recorded(record, na
     choice = choose_sessions(sessions)
     assert [session.session for session in choice.sessions] == ["s1", "s2", "s3", "s8", "s20"]
     odd = "s4 to s7, s9 to s19"
-    assert choice.notes == [f"left out: {odd}, where {name} was old, new in s20"]
+    assert choice.notes == [f"left out: {odd}, of another machine than s20 ({name}: old -> new)"]
     assert choice.source == f"5 sessions, s1 to s20, build 9.2; left out: {odd} (another {name})"
 
 
