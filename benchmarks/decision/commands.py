@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 import noise_models as models
@@ -16,13 +16,14 @@ import numpy as np
 
 import sessions as draw
 from virtqual.harness.order import is_reversed
-from virtqual.history.boots import measure_boots, pool_metrics
-from virtqual.history.noise_entries import noise_entry
+from virtqual.history.boots import MIN_RECORDED_BOOTS, compare_boots, moderate, pool_metrics, shrink_variances
+from virtqual.history.mixed import Means, find_shifts
+from virtqual.history.noise_entries import round_up
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.case import Case
 from virtqual.verdict.estimate import Floats, Noise
 from virtqual.verdict.metric import Metric
-from virtqual.verdict.noise import Prior
+from virtqual.verdict.noise import STATED_BETWEEN_DF, Prior
 from virtqual.verdict.pairs import SIDES, Pair, Sample, Series
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.session import SessionVerdict, judge_sessions
@@ -30,6 +31,9 @@ from virtqual.verdict.session import SessionVerdict, judge_sessions
 CURVE_PRIOR = Prior(
     sigma=tuple(models.curve_sigma()), df=6, source="drawn", correlation=0.5, common=0.01, between_df="bound"
 )
+METRICS = 11
+#: Sigma, df, and those of boots, of a site without a history.
+STATED = (draw.STATED_NOISE.sigma, draw.STATED_NOISE.df, draw.STATED_BOOTS, STATED_BETWEEN_DF)
 SCALAR = Metric(
     name="scalar", unit="s", better="lower", family="drawn", description="A scalar that is drawn."
 )
@@ -140,26 +144,85 @@ def _series(
     return Series(kind, str(metric), points, tuple(pairs_drawn))
 
 
+@dataclass(frozen=True)
+class Mixture:
+    """Sessions of a history that met another machine: their `log` is shifted in so many metrics."""
+
+    sessions: tuple[int, ...]
+    log: float
+    metrics: int = METRICS
+
+
 @cache
-def _recorded(boot_sd: float, machines: int = 30) -> Floats:
+def _recorded(boot_sd: float, mixture: Mixture | None = None, machines: int = 30) -> Floats:
     """Return what `virtqual propose` writes of the noise and the boots of 11 metrics of each machine."""
-    rng, metrics, count = np.random.default_rng(9), 11, draw.HISTORY_SESSIONS
-    drawn = draw.booted(rng, machines * count, np.zeros(metrics), boot_sd=boot_sd).first(draw.HISTORY_PAIRS)
-    entries = []
-    for machine in range(machines):
-        sessions = range(machine * count, (machine + 1) * count)
-        histories = [[_series(drawn, session, metric) for session in sessions] for metric in range(metrics)]
-        pooled = pool_metrics([measure_boots(series) for series in histories])
-        noises = [noise_entry(series, "drawn", pooled) for series in histories]
-        entries.append([[noise[key] for key in ("sigma", "df", "between", "between_df")] for noise in noises])
-    return np.array(entries)
+    rng, count = np.random.default_rng(9), draw.HISTORY_SESSIONS
+    drawn = draw.booted(rng, machines * count, np.zeros(METRICS), boot_sd=boot_sd).first(draw.HISTORY_PAIRS)
+    if mixture:
+        is_shifted = np.isin(np.arange(machines * count) % count, mixture.sessions)
+        drawn.virtual[is_shifted, : mixture.metrics] += mixture.log
+    native, virtual = (
+        np.moveaxis(side.reshape(machines, count, METRICS, -1), 1, 2)
+        for side in (drawn.native, drawn.virtual)
+    )
+    return np.array([_propose(*sides) for sides in zip(native, virtual, strict=True)])
+
+
+def _propose(native: Floats, virtual: Floats) -> list[tuple[float, ...]]:
+    """Return sigma, df, and those of boots of each metric; runs have the shape (metrics, sessions, pairs)."""
+    d = virtual - native
+    shifts = find_shifts(_measure_sessions(d))
+    chosen = sorted({*range(d.shape[1])} - {number for numbers in shifts.values() for number in numbers})
+    if len(chosen) < MIN_RECORDED_BOOTS:
+        return [STATED] * METRICS
+    sigma, df = draw.record_noise(native[:, chosen], virtual[:, chosen])
+    spreads = [compare_boots(list(own[chosen])) for own in d]
+    pooled = pool_metrics(spreads)
+    return [
+        (round_up(sigma[index]), df[index], round_up(moderate(spread, pooled)), spread.df)
+        for index, spread in enumerate(spreads)
+    ]
+
+
+def _measure_sessions(d: Floats) -> dict[str, Means]:
+    """Return what sessions show of each metric; `d` has the shape (metrics, sessions, pairs)."""
+    numbers, pairs = np.arange(d.shape[1]), np.full(d.shape[1], d.shape[2])
+    return {
+        str(index): Means(numbers, own.mean(axis=1), shrink_variances(own.var(axis=1, ddof=1), pairs) / pairs)
+        for index, own in enumerate(d)
+    }
 
 
 def booted_as_recorded(
-    rng: draw.Rng, sessions: int, overhead: np.ndarray, *, boots: int | str, boot_sd: float = 0.01
-) -> draw.Drawn:
+    rng: draw.Rng, sessions: int, overhead: np.ndarray, *, boots: int | str, boot_sd: float = 0.01,
+    mixture: Mixture | None = None, machines: int = 30,
+) -> draw.Drawn:  # fmt: skip
     """Draw sessions of 11 metrics that are judged with what `virtqual propose` wrote of noise and boots."""
-    noise = rng.choice(_recorded(boot_sd), sessions)
+    noise = rng.choice(_recorded(boot_sd, mixture, machines), sessions)
     sigma, df, between, between_df = np.moveaxis(noise[..., None], 2, 0)
     drawn = draw.booted(rng, sessions, overhead, boot_sd=boot_sd, boots=boots)
-    return replace(drawn, noise=Noise(sigma, df, between, float(between_df.max())))
+    return replace(drawn, noise=Noise(sigma, df, between, float(np.median(between_df))))
+
+
+def is_split(
+    rng: draw.Rng, machines: int, *, name: str = "Gaussian", boot_sd: float | Floats = 0.0,
+    shared: bool = False, loud: float = 0.0,
+) -> np.ndarray:  # fmt: skip
+    """Return of which machines an unmixed history is split.
+
+    Parameters
+    ----------
+    boot_sd
+        Of each metric, or of all.
+    shared
+        All metrics of a session have the draw of its boot in common.
+    loud
+        Share of the sessions that are twice as noisy.
+    """
+    shape = (machines, METRICS, draw.HISTORY_SESSIONS)
+    virtual_runs = models.is_virtual(draw.HISTORY_PAIRS)
+    native, virtual = models.sides(models.runs(rng, name, shape, virtual_runs, 0.02))
+    d = (virtual - native) * np.where(rng.random((machines, 1, shape[2], 1)) < loud, 2.0, 1.0)
+    boots = rng.standard_normal((machines, 1, shape[2]) if shared else shape)
+    d += (boots * np.broadcast_to(boot_sd, METRICS)[:, None])[..., None]
+    return np.array([bool(find_shifts(_measure_sessions(own))) for own in d])

@@ -308,6 +308,48 @@ def boots(table: Table) -> None:
             table.power(f"{noise}, {words}: budget + 10 %", judged)
 
 
+def history(table: Table) -> None:
+    table.begin("a mixed history of 20 sessions, SD 2 %, one boot, WITHIN from four pairs; 11 metrics")
+    count = draw.HISTORY_SESSIONS
+    places = {
+        "none": (),
+        "the first 2": (0, 1),
+        "2 in the middle": (count // 2 - 1, count // 2),
+        "the last 2": (count - 2, count - 1),
+        "the first half": tuple(range(count // 2)),
+    }
+    cells = [("none", 0.0, 11)]
+    cells += [(words, 0.10, metrics) for words in places if words != "none" for metrics in (11, 1)]
+    cells += [("the first half", 0.03, metrics) for metrics in (11, 1)]
+    for words, shift, metrics in cells:
+        mixture = commands.Mixture(places[words], float(np.log1p(shift)), metrics)
+        options = {"boots": 1, "boot_sd": 0.0, "mixture": mixture, "machines": 150, "min_pairs": 4}
+        words = f"{words} by {shift:.0%} in {metrics}" if shift else "not mixed"
+        judge = partial(table.judge, commands.booted_as_recorded, **options)
+        table.power(f"{words}: the first metric at budget + 5 %", judge(one_over(0.05)), 0.95)
+        judged = judge(CLEAN)
+        table.rate(f"{words}: the first metric clean, WITHIN", passes(judged), 0.95, least=True)
+        table.mean(f"{words}: pairs", judged.pairs[:, 0], 6)
+    table.begin("a history of 20 sessions that is not mixed, boots recorded: false OVER of 11")
+    for boot_sd in (0.0, 0.003, 0.005, 0.01):
+        options = {"boots": 1, "boot_sd": boot_sd, "machines": 150}
+        judged = table.judge(commands.booted_as_recorded, all_at_budget(), **options)
+        table.rate(f"boots of {boot_sd:.1%}", is_over(judged), 0.01)
+    table.begin("a history of 20 sessions that is not mixed: split in vain")
+    for name in ("Gaussian", "t3", "AR(1) 0.9", "bursts", "two levels, sticky"):
+        for boot_sd in (0.0, 0.003, 0.005, 0.01):
+            is_split = commands.is_split(table.rng, table.sessions, name=name, boot_sd=boot_sd)
+            table.rate(f"{name}, boots of {boot_sd:.1%}", is_split, 0.01)
+    for words, options in (
+        ("boots of 1 % that all metrics share", {"boot_sd": 0.01, "shared": True}),
+        ("boots of 2 % of one metric, none of the others", {"boot_sd": np.array([0.02, *[0.0] * 10])}),
+        ("boots of 0 to 2 %, by metric", {"boot_sd": np.linspace(0, 0.02, 11)}),
+        ("a fifth of the nights twice as noisy", {"loud": 0.2}),
+        ("the same, boots of 1 %", {"loud": 0.2, "boot_sd": 0.01}),
+    ):
+        table.rate(words, commands.is_split(table.rng, table.sessions, **options), 0.01)
+
+
 # Mean pairs of the rule with looks at 4, 8, 12 and 18, noise known: no overhead, at the budget, budget + 5 %.
 BEFORE = {0.01: (4.0, 4.0, 8.0), 0.02: (4.0, 6.8, 8.5), 0.03: (4.1, 11.1, 11.1)}
 GOALS = {(0.02, 0): (2.1, None, 6.9), (0.02, 4): (4.2, None, 8.5)}
@@ -594,6 +636,7 @@ PARTS = {
     "false-over": false_over,
     "guests-clocks": clocks_of_guests,
     "beyond": beyond,
+    "history": history,
 }
 
 

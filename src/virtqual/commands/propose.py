@@ -12,11 +12,13 @@ from virtqual import paths
 from virtqual.errors import RefusedError, UsageError
 from virtqual.files.records import write_file
 from virtqual.files.wording import pluralize, printable
-from virtqual.history.propose import Proposal, Recorded, propose, propose_hosts
+from virtqual.history.propose import Proposal, propose, propose_hosts
+from virtqual.history.recorded import Recorded
 from virtqual.preflight.admit import admit
 from virtqual.qualify.checking import find_doubts
 from virtqual.references import project_references
 from virtqual.session import store
+from virtqual.session.facts import facts
 from virtqual.session.judge import policy
 from virtqual.session.pairing import checks_of, series_of
 from virtqual.site.configuration import load_system
@@ -97,6 +99,7 @@ def _read_session(path: Path, *, survey: bool) -> Recorded:
         stack=native[0].stack_hash,
         series=tuple((checks[name], measured) for name, measured in series.items()),
         left_out=left_out,
+        facts=facts(session),
     )
 
 

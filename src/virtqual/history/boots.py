@@ -83,7 +83,12 @@ def measure_boots(series: Iterable[Series]) -> Spread | None:
         for pair, d in zip(session.valid, session.differences.mean(axis=1), strict=True):
             boot = pair.virtual.boot if pair.virtual else ""
             pairs_by_boot[boot or f"session {number}"].append(float(d))
-    boots = [np.array(d) for d in pairs_by_boot.values() if len(d) >= 2]
+    return compare_boots([np.array(d) for d in pairs_by_boot.values()])
+
+
+def compare_boots(boots: Sequence[Floats]) -> Spread | None:
+    """Return how much boots differ, by the differences of the pairs of each; see `measure_boots`."""
+    boots = [d for d in boots if len(d) >= 2]
     if len(boots) < MIN_RECORDED_BOOTS:
         return None
     pairs = np.array([len(d) for d in boots])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import chain, product
@@ -199,14 +199,14 @@ def _name_builds(keys: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def compare_facts(before: Summary, after: Summary) -> Iterator[tuple[str, str, str]]:
+def compare_facts(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """Yield the facts in which two sessions differ, beside the build's name: names, before, after.
 
     Facts that changed alike are named together.
     """
     names_by_change: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for name in dict.fromkeys((*before.facts, *after.facts)):
-        old, new = (session.facts.get(name, "not said") for session in (before, after))
+    for name in dict.fromkeys((*before, *after)):
+        old, new = (facts.get(name, "not said") for facts in (before, after))
         if name not in _SESSION_FACTS and old != new:
             names_by_change[_shorten_change(old, new)].append(name)
     for (old, new), names in names_by_change.items():
@@ -274,7 +274,8 @@ def _describe_steps(place: Place, steps: Sequence[tuple[MetricHistory, Step]]) -
             product(place.sessions[first], place.sessions[last]),
             key=lambda pair: abs(pair[1].created - pair[0].created),
         )
-    notes = [f"changed with it: {names}: {old} -> {new}" for names, old, new in compare_facts(before, after)]
+    changed = compare_facts(before.facts, after.facts)
+    notes = [f"changed with it: {names}: {old} -> {new}" for names, old, new in changed]
     begin, end = sorted((before.created.date(), after.created.date()))
     marks = (mark for mark in place.marks if begin <= mark.date <= end)
     notes += [f"marked between them: {mark.what}, {mark.date}" for mark in marks]

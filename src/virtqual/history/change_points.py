@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -123,8 +124,7 @@ def find_changes(history: History, metrics: int) -> Changes:
     bounds = _partition(fit, penalty + machine_gains)
     if drift and len(bounds) == 2:
         bounds.insert(1, int(places[np.argmax(fit.gain(0, places, count) - machine_gains[1:])]))
-    level = np.concatenate([np.full(end - at, fit.mean(at, end)) for at, end in itertools.pairwise(bounds)])
-    residuals = history.log - level
+    residuals = history.log - fit.levels(bounds)
     # Steps raise the sums of a drift, and a long drift looks like steps: the better explanation is chosen.
     # Within a build a drift is preferred, between builds a step.
     squares = float((residuals**2 / variance).sum()) + penalty * (len(bounds) - 3)
@@ -136,6 +136,39 @@ def find_changes(history: History, metrics: int) -> Changes:
     )
     drift = _find_drift(residuals[history.in_time], variance[history.in_time], limit, df)
     return Changes(steps, drift, spread, least)
+
+
+def compare_with_last(log: Floats, variance: Floats, metrics: int) -> Floats:
+    """Return by how much each session of one build lies on another level than the last one; 0 if on the same.
+
+    A level may come and go: sessions before and after others may be on one. A history of a single level shows
+    two in `STEP_ALPHA` of cases, over so many metrics. All arrays have the shape (n,).
+
+    Parameters
+    ----------
+    log, variance
+        ln(virtual/native) of the sessions in the order of time, and its variance by their pairs and boots. If
+        more is left around the levels, that counts.
+    """
+    count = len(log)
+    penalty = float(special.ndtri(1 - STEP_ALPHA / (2 * metrics * max(count - 1, 1)))) ** 2
+    left_over = math.inf
+    while left_over > 1 + 1e-9:
+        fit = _Fit(log, 1 / variance)
+        bounds = _partition(fit, np.full(count, penalty))
+        # The size and the place of each step are chosen by these values.
+        df = count - 1 - 2 * (len(bounds) - 2)
+        if df < 1:
+            return np.zeros(count)
+        left_over = float(((log - fit.levels(bounds)) ** 2 / variance).sum()) / df
+        variance = variance * max(left_over, 1.0)
+    *stretches, (last, end) = itertools.pairwise(bounds)
+    differences = np.zeros(count)
+    for start, stop in stretches:
+        size = float(fit.mean(start, stop) - fit.mean(last, end))
+        weights = fit.weights[[stop, end]] - fit.weights[[start, last]]
+        differences[start:stop] = size if size**2 > penalty * float((1 / weights).sum()) else 0.0
+    return differences
 
 
 def _estimate_spread(history: History) -> tuple[float, int]:
@@ -170,6 +203,12 @@ class _Fit:
         """Return the weighted mean of ``[start, end)``."""
         mean: Floats = (self.values[end] - self.values[start]) / (self.weights[end] - self.weights[start])
         return mean
+
+    def levels(self, bounds: Sequence[int]) -> Floats:
+        """Return the mean of each session's stretch."""
+        return np.concatenate(
+            [np.full(end - at, self.mean(at, end)) for at, end in itertools.pairwise(bounds)]
+        )
 
     def step_error(self, start: int, at: Places, end: int) -> Floats:
         """Return the standard error of the difference of two means."""

@@ -16,29 +16,12 @@ from ruamel.yaml import YAML
 
 from virtqual.errors import UsageError
 from virtqual.history.boots import measure_boots, pool_metrics
+from virtqual.history.mixed import choose_sessions
 from virtqual.history.native import FALSE_ALARMS, reference_entries
 from virtqual.history.noise_entries import NoHistoryError, leave_out_stalls, noise_entry
+from virtqual.history.recorded import Recorded
 from virtqual.history.survey import host_entry
 from virtqual.verdict.pairs import Series
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """The part of a stored session that references are made of."""
-
-    session: str
-    #: ISO date on which the session began.
-    date: str
-    system: str
-    #: Hypervisor build of the virtual side; noise is pooled within one build.
-    build: str
-    #: CPU model of the native side.
-    cpu: str
-    stack: str
-    #: The check of each series, such as ``Memory %threads=one``, and the series.
-    series: tuple[tuple[str, Series], ...]
-    #: Sentences: which of its series are not taken, and why.
-    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -184,15 +167,15 @@ def _propose_native(name: str, sessions: Sequence[Recorded], system: Path) -> Pr
 
 
 def _propose_noise(sessions: Sequence[Recorded], path: Path) -> Proposal:
-    """Return the proposal for the noise of a system under the build of its latest session."""
-    latest = max(sessions, key=lambda session: (session.date, session.session))
-    alike = [session for session in sessions if session.build == latest.build]
-    source = f"{len(alike)} sessions, {alike[0].session} to {latest.session}, build {latest.build}"
-    spreads = (measure_boots(leave_out_stalls(series)) for _, series in _group_series(alike))
+    """Return the proposal for the noise of a system, from the sessions that are like its latest one."""
+    choice = choose_sessions(sessions)
+    spreads = (measure_boots(leave_out_stalls(series)) for _, series in _group_series(choice.sessions))
     pooled = pool_metrics([spread for spread in spreads if spread])
-    entries, notes = _make_entries(alike, path, partial(noise_entry, source=source, pooled=pooled))
+    make_entry = partial(noise_entry, source=choice.source, pooled=pooled)
+    entries, notes = _make_entries(choice.sessions, path, make_entry)
+    notes = [*(f"{path}: {note}" for note in choice.notes), *notes]
     content = {"schema": "virtqual-noise/1", "noise": entries}
-    return _make_proposal(path, f"A/A history of {latest.system}", content if entries else None, notes)
+    return _make_proposal(path, f"A/A history of {path.parent.name}", content if entries else None, notes)
 
 
 def _make_entries(

@@ -33,15 +33,16 @@ def _list_node_facts(session: Session) -> Iterator[tuple[str, str]]:
         hosts = values_by_name.setdefault(f"{run.side} hosts", {})
         hosts.update(dict.fromkeys(run.hosts.get(node, node) for node in run.nodes))
         for node in run.identity.values():
-            shown = {
+            shown: dict[str, Any] = {
                 "kernel": node.kernel.release,
                 "command line": node.kernel.command_line,
                 "microcode": node.cpu.microcode,
                 "firmware": node.hypervisor.firmware,
+                "mitigations": node.kernel.mitigations,
             }
             for name, value in shown.items():
                 if seen(value):
-                    values_by_name.setdefault(f"{run.side} {name}", {})[str(value)] = None
+                    values_by_name.setdefault(f"{run.side} {name}", {})[format_setting(value)] = None
             # The settings of the hosts of VMs are part of the build.
             for field in BUILD_FIELDS if isinstance(node.host, Host) and run.side == "virtual" else ():
                 if seen(value := getattr(node.host, field)):

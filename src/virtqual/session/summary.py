@@ -46,7 +46,7 @@ class CaseDurations(BaseModel, extra="forbid", frozen=True):
 class Summary(BaseModel, extra="forbid", frozen=True):
     """One session in short; see `virtqual.session.session.Session`."""
 
-    schema_: Literal["virtqual-summary/7"] = Field(alias="schema", default="virtqual-summary/7")
+    schema_: Literal["virtqual-summary/8"] = Field(alias="schema", default="virtqual-summary/8")
     #: `Log.state` of the log from which it was made.
     log: str = ""
     session: str

@@ -90,6 +90,33 @@ def test_what_was_shown_is_written_when_asked_for(place):
     assert "nothing to change" in again.output
 
 
+def test_sessions_of_another_kernel_are_named_and_left_out_of_the_noise(place, tmp_path):
+    sessions = tmp_path / "state/sessions"
+    kernels = ["5.14.0-427.el9", "5.14.0-427.el9", "5.14.0-503.el9", "5.14.0-503.el9", "5.14.0-503.el9"]
+    for number, release in enumerate(kernels, 1):
+        kernel = NODE.kernel.model_copy(update={"release": release})
+        node = NODE.model_copy(update={"kernel": kernel})
+        session = load(sessions / "s1").model_copy(
+            update={
+                "session": f"k{number}",
+                "created": f"2026-02-0{number}T00:00:00+00:00",
+                "runs": alternating(results, **(CHECK | {"identity": {"n1": node}})),
+            }
+        )
+        keep(session, sessions)
+    names = [f"k{number}" for number in range(1, 6)]
+    result = call("propose", *names, code=0)
+    said = " ".join(result.output.replace("\n+", " ").split())
+    change = "native kernel, virtual kernel: 5.14.0-427.el9 -> 5.14.0-503.el9"
+    assert f"noise.yaml: left out: k1, k2, of another machine than k5 ({change})" in said
+    assert "3 sessions, k3 to k5, build 9.2; left out: k1, k2 (another native kernel, virtual kernel)" in said
+    result = call("propose", *names[:3], code=0)
+    said = " ".join(result.output.split())
+    assert "1 session left, 3 are the least that show how sessions vary" in said
+    assert "+++ b/" in result.output
+    assert "noise.yaml\n" not in result.output
+
+
 def damage(place, name, change):
     """Change the runs of a stored session."""
     sessions = place.parents[1] / "state/sessions"

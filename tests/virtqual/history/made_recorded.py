@@ -1,6 +1,6 @@
 """Recorded sessions of one system, and what is written of them."""
 
-from virtqual.history.propose import Recorded
+from virtqual.history.recorded import Recorded
 
 
 def make_recorded(number, *series, check="Case"):

@@ -109,19 +109,19 @@ def test_facts_that_changed_are_told_as_people_compare_them():
             (1, "9.1", "pc-9.1", "b", "quiet"),
         ]
     )
-    assert list(compare_facts(before, after)) == [
+    assert list(compare_facts(before.facts, after.facts)) == [
         ("hypervisor machine, hypervisor host hardware", "pc-9.0", "pc-9.1"),
         ("hypervisor details sha256", "a" * 12, "b" * 12),
         ("hypervisor details kvm", "kvm.halt_poll_ns=0", "kvm.halt_poll_ns=1"),
         ("native command line", "nohz=off", "nothing"),
         ("guest memory mib", "2048", "4096"),
     ]
-    assert list(compare_facts(before, before)) == []
+    assert list(compare_facts(before.facts, before.facts)) == []
 
 
 def test_settings_in_another_order_are_told_as_they_stand():
     first, second = (night(0, {}, facts={"native command line": line}) for line in ("a=1 b=2", "b=2 a=1"))
-    assert list(compare_facts(first, second)) == [("native command line", "a=1 b=2", "b=2 a=1")]
+    assert list(compare_facts(first.facts, second.facts)) == [("native command line", "a=1 b=2", "b=2 a=1")]
 
 
 def test_a_step_of_which_the_place_is_not_sure_has_a_build_to_measure_next():

@@ -68,6 +68,7 @@ def test_the_facts_of_a_session_are_those_of_its_system_file_and_its_nodes():
         "virtual kernel": "5.14.0-427.el9.x86_64",
         "virtual command line": "BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro mitigations=auto",
         "virtual microcode": "0x5003604",
+        "virtual mitigations": "mds=Mitigation: Clear CPU buffers; SMT vulnerable meltdown=Not affected",
         "virtual firmware": "VMware, Inc. VMW201.00V.24006586",
         # That of a native host is no part of the build.
         "hypervisor host kernel": "5.14.0",
