@@ -18,8 +18,21 @@ from virtqual.verdict.outcome import Outcome
 
 CLEAN = np.zeros(real_data.METRICS)
 AT_BUDGET = draw.overheads(real_data.METRICS, draw.BUDGET, draw.BUDGET)
+BETWEEN = draw.overheads(real_data.METRICS, *[draw.BUDGET + 0.02] * 2)
 AT_MARGIN = draw.overheads(real_data.METRICS, *[draw.BUDGET + draw.MARGIN] * 2)
 ONE_OVER = draw.overheads(real_data.METRICS, draw.BUDGET + 0.05)
+
+
+HEADINGS = (
+    "rule",
+    "false OVER of 11, all at the budget",
+    "budget + margin passes from 4 pairs",
+    "from 2",
+    "clean: WITHIN, in pairs",
+    "clean: sessions with an OVER",
+    "budget + 2 %: WITHIN, OVER",
+    "budget + 5 %: found, in pairs",
+)
 
 
 class Table(Protocol):
@@ -43,6 +56,8 @@ class Measured(NamedTuple):
         Metrics at budget + margin that are WITHIN, from four and from two pairs on.
     clean, pairs, rejected
         Metrics without an overhead that are WITHIN, the pairs they take; sessions of them with an OVER.
+    between
+        Outcomes of metrics at budget + 2 %.
     found, found_pairs
         Sessions whose one metric at budget + 5 % is OVER; the pairs it takes.
     """
@@ -53,6 +68,7 @@ class Measured(NamedTuple):
     clean: np.ndarray
     pairs: np.ndarray
     rejected: np.ndarray
+    between: np.ndarray
     found: np.ndarray
     found_pairs: np.ndarray
 
@@ -67,6 +83,7 @@ def measure(rule: Rule, from_two: Rule, sessions: real_data.Sessions) -> Measure
         (clean.outcome == Outcome.WITHIN).ravel(),
         clean.pairs.ravel(),
         np.any(clean.outcome == Outcome.OVER, axis=1),
+        rule(sessions, BETWEEN).outcome.ravel(),
         one_over.outcome[:, 0] == Outcome.OVER,
         one_over.pairs[:, 0],
     )
@@ -105,9 +122,7 @@ def compare_rules(table: Table, directory: Path) -> None:
         columns.append(measured)
         names.append(data_set.name)
     print(f"\n### {'; '.join(names)}: all in per cent, with upper 95 % bounds\n")
-    print("| rule | false OVER of 11, all at the budget | budget + margin passes from 4 pairs | from 2 "
-          "| clean: WITHIN, in pairs | clean: sessions with an OVER | budget + 5 %: found, in pairs |")  # fmt: skip
-    print("|---" * 7 + "|")
+    print(f"| {' | '.join(HEADINGS)} |\n{'|---' * len(HEADINGS)}|")
     for words in all_rules():
         print(_format_row(words, [measured[words] for measured in columns]))
 
@@ -120,6 +135,8 @@ def _print_figures(table: Table, words: str, measured: Measured) -> None:
     table.rate(f"{words}: clean WITHIN", measured.clean, least=True)
     table.mean(f"{words}: clean, pairs", measured.pairs)
     table.rate(f"{words}: clean, sessions with an OVER", measured.rejected)
+    for outcome in (Outcome.WITHIN, Outcome.OVER):
+        table.rate(f"{words}: budget + 2 % {outcome.name}", measured.between == outcome)
     table.rate(f"{words}: budget + 5 % found", measured.found, least=True)
     table.mean(f"{words}: budget + 5 %, pairs", measured.found_pairs)
 
@@ -131,17 +148,19 @@ def _format_row(words: str, measured: Sequence[Measured]) -> str:
         [_with_bound(one.passed_from_2) for one in measured],
         [f"{100 * one.clean.mean():.1f} in {one.pairs.mean():.1f}" for one in measured],
         [_with_bound(one.rejected) for one in measured],
+        [_shares(one.between, Outcome.WITHIN, Outcome.OVER) for one in measured],
         [f"{100 * one.found.mean():.0f} in {one.found_pairs.mean():.1f}" for one in measured],
     ]
     return f"| {words} | {' | '.join('; '.join(column) for column in columns)} |"
+
+
+def _shares(outcomes: np.ndarray, *counted: Outcome) -> str:
+    return ", ".join(f"{100 * np.mean(outcomes == outcome):.0f}" for outcome in counted)
 
 
 def _with_bound(hits: np.ndarray) -> str:
     """Return a rate and its exact upper 95 % bound in per cent; without one from 10 % on."""
     count, total = int(np.sum(hits)), int(np.size(hits))
     high = float(stats.beta.ppf(0.95, count + 1, total - count)) if count < total else 1.0
-    return (
-        f"{100 * count / total:.2g} ({100 * high:.2g})"
-        if count < total / 10
-        else f"{100 * count / total:.0f}"
-    )
+    rate = 100 * count / total
+    return f"{rate:.2g} ({100 * high:.2g})" if rate < 10 else f"{rate:.0f}"

@@ -89,7 +89,8 @@ def _splits(half: int, resamples: int) -> Floats:
 def mann_whitney(sessions: Sessions, overhead: Floats, pairs: int, allowed: float) -> draw.Simulated:
     """Ask with Mann and Whitney's U test whether virtual runs are slower than native ones.
 
-    Native runs are multiplied by 1 + `allowed`. OVER if p < 0.01 (one-sided), else WITHIN. The sides take turns, as in virtqual.
+    Native runs are multiplied by 1 + `allowed`. OVER if p < 0.01 (one-sided), else WITHIN. The sides take
+    turns, as in virtqual.
     """
     native, virtual = models.sides(sessions.logs[..., : 2 * pairs])
     shifted = native + np.log1p(allowed)

@@ -610,12 +610,9 @@ def main() -> int:
     choices = (*PARTS, "rows")
     parser.add_argument("--only", choices=choices, action="append", help="only this part; may be repeated")
     options = parser.parse_args()
-    if options.data and (
-        missing := [name for name in real_data.FILES if not (options.data / name).is_file()]
-    ):
-        parser.error(
-            f"{options.data} lacks {', '.join(missing)}: benchmarks/decision/README.md has the source"
-        )
+    files = [options.data / name for name in real_data.FILES] if options.data else []
+    if missing := [str(file) for file in files if not file.is_file()]:
+        parser.error(f"no {', '.join(missing)}: benchmarks/decision/README.md says how to make them")
     table = Table(options.sessions or (15_000 if options.full else 3_000))
     names = options.only or ([] if options.data else [*PARTS])
     names += ROWS if "rows" in names else ()
