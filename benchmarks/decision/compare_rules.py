@@ -142,10 +142,11 @@ def _print_figures(table: Table, words: str, measured: Measured) -> None:
 
 
 def _format_row(words: str, measured: Sequence[Measured]) -> str:
+    can_pass_early = any(np.any(one.passed != one.passed_from_2) for one in measured)
     columns = [
         [_with_bound(one.false_over) for one in measured],
         [_with_bound(one.passed) for one in measured],
-        [_with_bound(one.passed_from_2) for one in measured],
+        [_with_bound(one.passed_from_2) for one in measured] if can_pass_early else ["the same"],
         [f"{100 * one.clean.mean():.1f} in {one.pairs.mean():.1f}" for one in measured],
         [_with_bound(one.rejected) for one in measured],
         [_shares(one.between, Outcome.WITHIN, Outcome.OVER) for one in measured],
