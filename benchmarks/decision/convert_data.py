@@ -31,6 +31,7 @@ import numpy as np
 
 NEIGHBOURS = 500
 MIN_MPI_BLOCKS = 100
+MAX_MPI_ARCHIVE_BYTES = 4 * 2**20
 MIN_AZURE_VALUES = 100
 _OS_BENCHMARK = re.compile(r"-n (\d+) -d (\d+) -b (\w+) -t (\w+)")
 
@@ -68,9 +69,11 @@ def name_command(command: str) -> str:
 
 
 def read_mpi(clone: Path) -> dict[str, np.ndarray]:
-    """Read the round trips from a checkout of DanieleDeSensi/cloud_noise_data, archive by archive."""
+    """Read the round trips of the smaller archives from a checkout of DanieleDeSensi/cloud_noise_data."""
     series = {}
     for path in sorted(clone.glob("*/*.tar.xz")):
+        if path.stat().st_size >= MAX_MPI_ARCHIVE_BYTES:
+            continue
         archive = f"{path.parent.name}/{path.name.removesuffix('.tar.xz')}"
         for metric, text in _read_round_trips(path):
             rows = [line.split() for line in text.splitlines() if not line.startswith("#")]
