@@ -2,7 +2,8 @@
 
 "<=" goals are held against the upper 95 % bound of the value, ">=" goals against the value itself, whose
 lower 95 % bound is shown. By default at least 3,000 sessions a cell, half an hour on one core;
-``--full`` takes five times as many. Exits with 1 if a goal is missed. The output is Markdown.
+``--full`` takes five times as many. ``--data`` takes half as many of real series, and judges them by other
+rules, too. Exits with 1 if a goal is missed. The output is Markdown.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from functools import partial
 from pathlib import Path
 
 import commands
+import compare_rules
 import noise_models as models
 import numpy as np
+import real_data
 from scipy import stats
 
 import sessions as draw
@@ -674,13 +677,21 @@ def main() -> int:
     parser.add_argument("--sessions", type=int, help="a cell; 3,000 by default, 15,000 with --full")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, help="also write every figure here")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="real series; with --only also other parts")
     choices = (*PARTS, "rows")
     parser.add_argument("--only", choices=choices, action="append", help="only this part; may be repeated")
     options = parser.parse_args()
+    files = [options.data / name for name in real_data.FILES] if options.data else []
+    if missing := [str(file) for file in files if not file.is_file()]:
+        parser.error(f"no {', '.join(missing)}: benchmarks/decision/README.md says how to make them")
     table = Table(options.sessions or (15_000 if options.full else 3_000))
-    names = options.only or [*PARTS]
+    names = options.only or ([] if options.data else [*PARTS])
     names += ROWS if "rows" in names else ()
-    for index, (name, measure) in enumerate(PARTS.items()):
+    parts = dict(PARTS)
+    if options.data:
+        parts["real-data"] = partial(compare_rules.compare_rules, directory=options.data)
+        names.append("real-data")
+    for index, (name, measure) in enumerate(parts.items()):
         if name in names:
             table.rng = np.random.default_rng([options.seed, index])
             measure(table)
