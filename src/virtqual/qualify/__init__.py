@@ -10,13 +10,13 @@ from virtqual.errors import InfrastructureError, VirtqualError
 from virtqual.qualify import opening, plan
 from virtqual.qualify.allocations import hold_allocation, release_allocation
 from virtqual.qualify.between import recreate_vms, set_lost_nodes_aside
-from virtqual.qualify.concluding import conclude_failed, conclude_session, remove_if_empty
+from virtqual.qualify.concluding import conclude_failed, conclude_session, count_attempts, remove_if_empty
 from virtqual.qualify.opening import check, prepare, probe_nodes
 from virtqual.qualify.rounds import run_round
 from virtqual.qualify.state import Qualification
 from virtqual.report.terminal import Terminal
 from virtqual.session.judge import find_refusals, judge
-from virtqual.session.session import Request, Round, Session
+from virtqual.session.session import Attempts, Request, Round, Session
 from virtqual.site.slurm import cancel_jobs, retry_while_silent
 
 #: Time for a silent Slurm to answer when jobs that are left are cancelled: one of our own, and a site's.
@@ -123,12 +123,12 @@ def _cancel_jobs(job: Qualification) -> None:
 
 
 def _run_rounds(job: Qualification) -> None:
-    session = job.log.session()
+    session, attempts = job.log.session(), count_attempts(job.head)
     first = Round(number=1, first=0, last=job.first_pairs - 1)
     rounds = plan.divide_among_boots(job, session, [first])
     if session.runs:
         # It is resumed.
-        rounds = plan.repeat_unfinished(job, session, first) or _plan_next_rounds(job, session)
+        rounds = plan.repeat_unfinished(job, session, first) or _plan_next_rounds(job, session, attempts)
     while rounds:
         session = job.log.session()
         try:
@@ -153,11 +153,12 @@ def _run_rounds(job: Qualification) -> None:
             cut_off = part.model_copy(update={"last": last})
             rounds = [*plan.repeat_unfinished(job, job.log.session(), cut_off), *other_rounds]
         # Not `session`: failures that a lost node caused do not count any more.
-        rounds = rounds or _plan_next_rounds(job, job.log.session())
+        rounds = rounds or _plan_next_rounds(job, job.log.session(), attempts)
 
 
-def _plan_next_rounds(job: Qualification, session: Session) -> list[Round]:
-    return plan.plan_next_rounds(job, session, judge(session, earlier=job.earlier, looks=job.looks))
+def _plan_next_rounds(job: Qualification, session: Session, attempts: Attempts) -> list[Round]:
+    judged = judge(session, earlier=job.earlier, looks=job.looks, attempts=attempts)
+    return plan.plan_next_rounds(job, session, judged)
 
 
 __all__ = ["check", "qualify", "resume"]

@@ -137,6 +137,7 @@ def _make_batch(questions: Sequence[_Question]) -> Batch:
         max_margin=max_margin,
         censored=np.array([case.series.is_censored for case in cases]),
         bias=append_mean(np.array([case.clock_bias for case in cases])),
+        attempt=np.array([case.attempt for case in cases]),
     )
 
 

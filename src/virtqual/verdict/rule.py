@@ -38,7 +38,9 @@ ALPHA = 0.008
 
 BETA = 0.03
 """Chance that a series passes although its true overhead is budget plus margin. 5 % is promised; the rest
-is kept for nights with noise that is half as large again as in the history."""
+is kept for nights with noise that is half as large again as in the history. The n-th session in a row that
+tries to pass a series of a build has `BETA` / n^2, 4.9 % for all of them together: an overhead of budget plus
+margin hardly passes, however often it is measured again."""
 
 FLOOR = math.log(0.9)
 """A guest that is faster than native by more than a tenth has a wrong clock or unit, or a disturbed native
@@ -132,6 +134,8 @@ class Batch:
         Number of the session of each series: a session has one error rate.
     censored
         Missing virtual runs might decide.
+    attempt
+        n if this is the n-th session in a row that tries to pass each series: one more than those before.
 
     Attributes
     ----------
@@ -154,6 +158,7 @@ class Batch:
     max_margin: ArrayLike = 0.0
     censored: ArrayLike = False
     bias: ArrayLike = 0.0
+    attempt: Ints | int = 1
     ruling: Ints = field(init=False)
 
     def __post_init__(self) -> None:
@@ -163,6 +168,7 @@ class Batch:
         full = (*series, columns)
         self.limit, self.margin = np.broadcast_to(self.limit, full), np.broadcast_to(self.margin, full)
         self.session = np.broadcast_to(self.session, self.shape)
+        self.attempt = np.broadcast_to(self.attempt, self.shape)
         if self.earlier is not None:
             self._widen_margin(len(self.earlier.places.native))
         self.ruling = np.full(series, int(Ruling.TOO_FEW_PAIRS))
@@ -236,7 +242,8 @@ class Batch:
         if (estimate := self.estimate(rows, pairs, convict=False)) is not None:
             limit, margin = self.limit[rows], self.margin[rows]
             is_high = np.any(estimate.mean > limit, axis=-1)
-            within = np.all(estimate.tail(limit + margin - estimate.mean) < level, axis=-1)
+            passing = self._spend(level)[rows]
+            within = np.all(estimate.tail(limit + margin - estimate.mean) < passing, axis=-1)
             # The mean of a curve decides: at one size the guest may be faster by another protocol.
             too_good = (estimate.tail(FLOOR - estimate.mean)[..., -1] < level) & (self.earlier is None)
             is_unbound = np.any(np.isinf(estimate.bias), axis=-1)
@@ -247,7 +254,7 @@ class Batch:
                 # Two pairs may be the first half of an exchange of roles.
                 Ruling.HOSTS: is_unbound & (is_last or pairs > LOOKS[0]),
                 Ruling.BOOTS: self.ruling[rows] == Ruling.BOOTS,
-                Ruling.NOISE: self._is_hopeless(rows, estimate, pairs, level, is_last)
+                Ruling.NOISE: self._is_hopeless(rows, estimate, pairs, passing, is_last)
                 & ~(within | is_unbound),
             }
             ruling = np.select([*conditions.values()], [*map(int, conditions)], int(Ruling.OPEN))
@@ -256,7 +263,14 @@ class Batch:
         )
         self.ruling[rows] = ruling
 
-    def _is_hopeless(self, rows: Bools, estimate: Estimate, pairs: int, level: float, is_last: bool) -> Bools:
+    def _spend(self, level: float) -> Floats:
+        """Return what of an error rate of WITHIN this attempt has, shape (..., 1) without columns."""
+        share: Floats = level / np.asarray(self.attempt, dtype=np.float64)[..., None] ** 2
+        return share
+
+    def _is_hopeless(
+        self, rows: Bools, estimate: Estimate, pairs: int, level: Floats, is_last: bool
+    ) -> Bools:
         """Return which series the last look would not answer, for no overhead that is plausible now."""
         limit, margin = self.limit[rows], self.margin[rows]
         # Mean and spread are taken to stay the same.
@@ -277,7 +291,7 @@ class Batch:
         """Return the answers on series with one leading axis, with their bounds from all pairs."""
         mean, low, high = np.full((3, len(self.used), self.columns), np.nan)
         if self.pairs and (estimate := self.estimate(..., self.pairs, convict=False)) is not None:
-            mean, reach = estimate.mean, estimate.reach(BETA / len(looks))
+            mean, reach = estimate.mean, estimate.reach(self._spend(BETA / len(looks)))
             low, high = mean - reach, mean + reach
         for used, start in {*zip(self.used.tolist(), self.start.tolist(), strict=True)}:
             rows = (self.used == used) & (self.start == start)
