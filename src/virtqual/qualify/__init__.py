@@ -123,7 +123,8 @@ def _cancel_jobs(job: Qualification) -> None:
 
 
 def _run_rounds(job: Qualification) -> None:
-    session, attempts = job.log.session(), count_attempts(job.head)
+    session = job.log.session()
+    attempts = count_attempts(session)
     first = Round(number=1, first=0, last=job.first_pairs - 1)
     rounds = plan.divide_among_boots(job, session, [first])
     if session.runs:
