@@ -15,6 +15,7 @@ from virtqual.files.wording import pluralize
 from virtqual.qualify.checking import verify
 from virtqual.qualify.drawing import draw_conclusion
 from virtqual.report import junit, page
+from virtqual.session.facts import stated_facts
 from virtqual.session.log import Log
 from virtqual.session.provenance import provenance
 from virtqual.session.session import UNJUDGED_ANSWERS, Attempts, Basis, Head, Session
@@ -90,15 +91,15 @@ def _find_earlier_slow_runs(head: Head) -> SlowRuns:
 
 
 def count_attempts(head: Head) -> Attempts:
-    """Return which series the latest sessions of a build, under one class, could not pass.
+    """Return which series the latest sessions of a build could not pass, by class and placement as now.
 
     A session counts if it had the pairs of a look, even if it was interrupted: it could have passed. One in
     which the series was INVALID could not.
     """
     attempts: Attempts = {}
-    passed = set[tuple[Gate, str]]()
+    passed, stated = set[tuple[Gate, str]](), stated_facts(head).items()
     for summary in _find_earlier_sessions(head):
-        for verdict in summary.verdicts if summary.hypervisor_class == head.hypervisor_class else ():
+        for verdict in summary.verdicts if stated <= summary.facts.items() else ():
             gate, series = verdict.gate, verdict.series
             if verdict.outcome is Outcome.WITHIN:
                 passed.add((gate, series))

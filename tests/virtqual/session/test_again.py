@@ -9,12 +9,13 @@ from virtqual import paths, qualify
 from virtqual.qualify import checking, concluding, plan
 from virtqual.runs import Result
 from virtqual.session.log import DOCUMENT, Log
-from virtqual.session.session import SessionDocument
+from virtqual.session.session import Request, SessionDocument
 from virtqual.session.store import load
 
 CLEAN, SLOWER = 1.0, 1.3
 #: Its interval ends below budget plus margin in a first session, and not in a third one.
 NEARLY = 1.0855
+PINNED = {"native": {}, "virtual": {"placement": {"pinned": True}}}
 
 
 @pytest.fixture
@@ -74,13 +75,16 @@ def test_a_build_does_not_pass_because_it_is_measured_again(measure):
         ({"looks": (4,)}, True),
         ({"hypervisor_class": "esxi"}, False),
         ({"stack": {"hash": "1"}}, False),
-        ({"identity": {"virtual": {"hypervisor": {"vendor": "QEMU", "build": "9"}}}}, False),
+        ({"identity": {"virtual": {"hypervisor": {"build": "9"}, "placement": {"pinned": True}}}}, False),
+        ({"identity": {"virtual": {"placement": {"pinned": False}}}}, False),
+        ({"label": "after lunch", "request": Request(system="site", fast=True)}, True),
         ({"system": "other"}, False),
     ],
 )
 def test_a_session_counts_that_could_have_passed_the_same_build(measure, more, is_counted):
-    measure(1, {"a": SLOWER}, **more)
-    assert measure(2, {"a": SLOWER}).basis.attempts == ({"overhead": {"a@here": 2}} if is_counted else {})
+    measure(1, {"a": SLOWER}, **{"identity": PINNED, **more})
+    attempts = measure(2, {"a": SLOWER}, identity=PINNED).basis.attempts
+    assert attempts == ({"overhead": {"a@here": 2}} if is_counted else {})
 
 
 def test_a_session_that_was_invalid_does_not_count(measure):
