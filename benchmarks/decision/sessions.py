@@ -7,7 +7,7 @@ metric in log units, of shape (n_metrics,).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from virtqual.verdict.noise import STATED_BETWEEN_DF
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.overhead import Runs
 from virtqual.verdict.places import Places, recognise
-from virtqual.verdict.rule import LOOKS, Batch, Ruling, judge
+from virtqual.verdict.rule import LOOKS, MIN_PAIRS_TO_QUALIFY, Batch, Ruling, judge
 from virtqual.verdict.slow_runs import SLOW_ALPHA, p_value, slowness
 
 BUDGET, MARGIN = 0.05, 0.03
@@ -52,6 +52,23 @@ def simulate(
     """Judge batches of the same sessions; with `stop` a series ends at its first answer, as in a session."""
     judge(batches, looks, stop=stop, min_pairs=min_pairs)
     return [Simulated(OUTCOME_OF[batch.ruling], batch.used) for batch in batches]
+
+
+def measure_again(drawings: Iterable[Drawn], *, remembers: bool = True) -> Simulated:
+    """Judge sessions that a site measures of one build, one after the other, each to its end.
+
+    Returns arrays of shape (sessions, sites, metrics). The noise that is known is that of the first session.
+    With `remembers`, a session knows how many before it could not pass a metric.
+    """
+    judged, noise, attempt = list[Simulated](), None, np.array(1)
+    for drawn in drawings:
+        noise = drawn.noise if noise is None else noise
+        batch = replace(drawn, noise=noise).batch()
+        batch.attempt = np.broadcast_to(attempt, batch.shape)
+        judged += simulate([batch], min_pairs=MIN_PAIRS_TO_QUALIFY)
+        if remembers:
+            attempt = np.where(judged[-1].outcome == Outcome.WITHIN, 1, attempt + 1)
+    return Simulated(*(np.stack(values) for values in zip(*judged, strict=True)))
 
 
 @dataclass(frozen=True)

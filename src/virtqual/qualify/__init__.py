@@ -13,6 +13,7 @@ from virtqual.qualify.between import recreate_vms, set_lost_nodes_aside
 from virtqual.qualify.concluding import (
     conclude_failed,
     conclude_session,
+    count_attempts,
     find_earlier_slow_runs,
     remove_if_empty,
 )
@@ -130,10 +131,12 @@ def _cancel_jobs(job: Qualification) -> None:
 
 def _run_rounds(job: Qualification) -> None:
     session = job.log.session()
-    before = find_earlier_slow_runs(session)
+    slow_before, attempts = find_earlier_slow_runs(session), count_attempts(session)
 
     def plan_next_rounds(session: Session) -> list[Round]:
-        judged = judge(session, earlier=job.earlier, looks=job.looks, slow_before=before)
+        judged = judge(
+            session, earlier=job.earlier, looks=job.looks, slow_before=slow_before, attempts=attempts
+        )
         return plan.repeat_warm_ups(job, session) or plan.plan_next_rounds(job, session, judged)
 
     first = Round(number=1, first=0, last=job.first_pairs - 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime
 from itertools import islice
 from typing import Any
@@ -15,14 +15,17 @@ from virtqual.files.wording import pluralize
 from virtqual.qualify.checking import verify
 from virtqual.qualify.drawing import draw_conclusion
 from virtqual.report import junit, page
+from virtqual.session.facts import stated_facts
 from virtqual.session.log import Log
 from virtqual.session.provenance import provenance
-from virtqual.session.session import UNJUDGED_ANSWERS, Basis, Session
+from virtqual.session.session import UNJUDGED_ANSWERS, Attempts, Basis, Head, Session
 from virtqual.session.summary import Summary, summaries_of
+from virtqual.verdict import Outcome
+from virtqual.verdict.budget import Gate
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SlowRuns
 
-#: Earlier sessions whose slow runs are counted: a month of nights.
+#: Earlier sessions whose slow runs and attempts to pass are counted: a month of nights.
 MAX_EARLIER_SESSIONS = 30
 
 
@@ -43,6 +46,7 @@ def conclude_session(
     session.basis = Basis(
         runs=session.measured,
         slow_before=find_earlier_slow_runs(session),
+        attempts=count_attempts(session),
         today=date.today(),
         earlier=earlier.measured if earlier else "",
         provenance=provenance(),
@@ -67,17 +71,43 @@ def remove_if_empty(log: Log) -> bool:
     return session.is_empty
 
 
-def find_earlier_slow_runs(session: Session) -> SlowRuns:
-    """Return the slow and lost runs of the latest earlier sessions of the same build, stack and system."""
-    slow_runs = (
-        summary.slow_runs
-        for directory, summary in summaries_of(session.system, paths.sessions())
-        if summary.hypervisor == session.hypervisor
-        and summary.stack_hash == session.stack["hash"]
-        and summary.created < datetime.fromisoformat(session.created)
+def _find_earlier_sessions(head: Head) -> Iterator[Summary]:
+    """Yield the latest earlier sessions of the same build, stack and system, the newest first."""
+    found = (
+        summary
+        for directory, summary in summaries_of(head.system, paths.sessions())
+        if summary.hypervisor == head.hypervisor
+        and summary.stack_hash == head.stack["hash"]
+        and summary.created < datetime.fromisoformat(head.created)
         and isinstance(verify(summary, directory), Summary)
     )
-    return sum((slow for slow in islice(slow_runs, MAX_EARLIER_SESSIONS) if slow), NO_SLOW_RUNS)
+    return islice(found, MAX_EARLIER_SESSIONS)
+
+
+def find_earlier_slow_runs(head: Head) -> SlowRuns:
+    """Return the slow and lost runs of the earlier sessions of a build."""
+    slow_runs = (summary.slow_runs for summary in _find_earlier_sessions(head))
+    return sum((slow for slow in slow_runs if slow), NO_SLOW_RUNS)
+
+
+def count_attempts(head: Head) -> Attempts:
+    """Return which series the latest sessions of a build could not pass, by class and placement as now.
+
+    A session counts if it had the pairs of a look, even if it was interrupted: it could have passed. One in
+    which the series was INVALID could not.
+    """
+    attempts: Attempts = {}
+    passed, stated = set[tuple[Gate, str]](), stated_facts(head).items()
+    for summary in _find_earlier_sessions(head):
+        for verdict in summary.verdicts if stated <= summary.facts.items() else ():
+            gate, series = verdict.gate, verdict.series
+            if verdict.outcome is Outcome.WITHIN:
+                passed.add((gate, series))
+            is_attempt = verdict.outcome in (Outcome.OVER, Outcome.UNDECIDED) and verdict.pairs >= LOOKS[0]
+            if is_attempt and (gate, series) not in passed:
+                of_gate = attempts.setdefault(gate, {})
+                of_gate[series] = of_gate.get(series, 1) + 1
+    return attempts
 
 
 def conclude_failed(log: Log, error: Exception) -> None:

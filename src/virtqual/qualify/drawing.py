@@ -22,6 +22,7 @@ def draw_conclusion(session: Session, earlier: Session | None, directory: Path) 
         looks=basis.looks,
         share=basis.share,
         slow_before=basis.slow_before or NO_SLOW_RUNS,
+        attempts=basis.attempts,
         today=basis.today,
     )
     check_set = project_references().qualifications.get(session.hypervisor_class)

@@ -128,8 +128,20 @@ def _conclude_verdicts(session: Session, verdict: SessionVerdict | None, unmeasu
         session.conclusion += f" {lost}; sessions of this build add up, so run it again."
     if verdict and verdict.slow_runs.found:
         session.conclusion += f" Slow runs: {verdict.slow_runs.text}."
+    session.conclusion += _describe_attempts(session)
     if session.outliers:
         session.conclusion += f" Set aside: {'; '.join(f'host {outlier}' for outlier in session.outliers)}."
+
+
+def _describe_attempts(session: Session) -> str:
+    """Return which judged metrics earlier sessions of the build could not pass; empty if there is none."""
+    attempts = session.basis.attempts if session.basis else {}
+    judged = (verdict for verdict in session.verdicts if verdict.outcome is not Outcome.INVALID)
+    again = {v.title: n for v in judged if (n := attempts.get(v.gate, {}).get(v.series, 1)) > 1}
+    if not again:
+        return ""
+    names = list_names([f"{title} (session {n} in a row)" for title, n in again.items()], MAX_CAUSES_SHOWN)
+    return f" Measured again, since this build did not pass: {names}. WITHIN takes more evidence each time."
 
 
 def _first_reason(session: Session) -> str:

@@ -6,24 +6,28 @@ from collections.abc import Iterator
 from typing import Any
 
 from virtqual.identity import Host, seen
-from virtqual.session.session import Session
+from virtqual.session.session import Head, Session
 from virtqual.site.host_records import BUILD_FIELDS, format_setting
 
 
 def facts(session: Session) -> dict[str, str]:
     """Return the facts of a session, by their names as people read them."""
-    virtual = session.identity["virtual"]
+    return {"label": session.label or "none"} | stated_facts(session) | dict(_list_node_facts(session))
+
+
+def stated_facts(head: Head) -> dict[str, str]:
+    """Return the facts that were known of a session before its first run, but for its label."""
+    virtual = head.identity["virtual"]
     stated: dict[str, Any] = {
-        "label": session.label or "none",
-        "system": session.system,
-        "class": session.hypervisor_class,
+        "system": head.system,
+        "class": head.hypervisor_class,
         "hypervisor": virtual.get("hypervisor", {}),
         "placement": virtual.get("placement", {}),
         "guest": virtual.get("guest", {}),
-        "native processor": session.identity["native"].get("processor", {}),
-        "stack": f"{session.stack['name']} ({session.stack['hash']})",
+        "native processor": head.identity["native"].get("processor", {}),
+        "stack": f"{head.stack['name']} ({head.stack['hash']})",
     }
-    return dict(_flattened(stated)) | dict(_list_node_facts(session))
+    return dict(_flattened(stated))
 
 
 def _list_node_facts(session: Session) -> Iterator[tuple[str, str]]:

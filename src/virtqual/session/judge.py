@@ -6,7 +6,7 @@ runs -> admit -> pair -> judge -> conclude
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
 
@@ -20,7 +20,7 @@ from virtqual.references import project_references
 from virtqual.runs import Run
 from virtqual.session.lost import find_explained_pairs, list_lost_runs, list_refusing_failures
 from virtqual.session.pairing import cases_of, series_of
-from virtqual.session.session import Session
+from virtqual.session.session import Attempts, Session
 from virtqual.verdict import SessionVerdict, judge_sessions
 from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.pairs import SIDES
@@ -66,6 +66,7 @@ def judge(
     looks: Sequence[int] = LOOKS,
     share: int = 1,
     slow_before: SlowRuns = NO_SLOW_RUNS,
+    attempts: Attempts | None = None,
     today: date | None = None,
 ) -> Judged:
     """Judge a session from its runs and failures: the only place where a verdict is made.
@@ -80,6 +81,8 @@ def judge(
         How many sessions share the error rate: a plain ReFrame run over several stacks is one each.
     slow_before
         Slow and lost runs of earlier sessions of this build.
+    attempts
+        Series that earlier sessions of this build could not pass.
     today
         The day on which waivers must hold.
 
@@ -104,6 +107,8 @@ def judge(
             earlier=None if earlier is None else admitted_of(earlier, class_name),
             interrupted=find_explained_pairs(session),
         )
+        tried = attempts or {}
+        cases = [replace(case, attempt=tried.get(case.gate, {}).get(case.series.id, 1)) for case in cases]
         hypervisor_class = references.hypervisor_class(class_name)
         (verdict,) = judge_sessions(
             [cases],

@@ -16,6 +16,7 @@ from virtqual.identity import Identity
 from virtqual.preflight.canaries import Canary
 from virtqual.preflight.finding import Finding
 from virtqual.runs import Name, Run
+from virtqual.verdict.budget import Gate
 from virtqual.verdict.outliers import Outlier
 from virtqual.verdict.pairs import Side
 from virtqual.verdict.slow_runs import SlowRuns
@@ -268,6 +269,11 @@ class Failure(BaseModel, extra="forbid", frozen=True):
         return f"{self.partition}: {self.reason}"
 
 
+#: By gate and series (``metric@setting``) n, if a session is the n-th of its build in a row that tries to
+#: pass it; series of which it is the first are left out.
+Attempts = dict[Gate, dict[str, int]]
+
+
 class Basis(BaseModel, extra="forbid", frozen=True):
     """The arguments of a judgement besides the session: with these it can be made again.
 
@@ -281,6 +287,7 @@ class Basis(BaseModel, extra="forbid", frozen=True):
     #: The same of the earlier session; empty if there is none.
     earlier: str = ""
     slow_before: SlowRuns | None = None
+    attempts: Attempts = {}
     today: date | None = None
     interrupted: bool = False
     broken: tuple[str, ...] = ()

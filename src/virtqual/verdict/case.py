@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -34,6 +34,8 @@ class Case:
     bound: float = math.inf
     #: The same in the earlier session.
     earlier_bound: float = math.inf
+    #: n if this is the n-th session of the build in a row that tries to pass it.
+    attempt: int = field(default=1, kw_only=True)
 
     @property
     def gate(self) -> Gate:

@@ -142,6 +142,7 @@ def _make_batch(questions: Sequence[_Question]) -> Batch:
         earlier=_stack(earlier) if earlier else None,
         max_margin=max_margin,
         bias=append_mean(np.array([case.clock_bias for case in cases])),
+        attempt=np.array([case.attempt for case in cases]),
     )
 
 

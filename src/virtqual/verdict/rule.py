@@ -38,7 +38,9 @@ ALPHA = 0.008
 
 BETA = 0.03
 """Chance that a series passes although its true overhead is budget plus margin. 5 % is promised; the rest
-is kept for nights with noise that is half as large again as in the history."""
+is kept for nights with noise that is half as large again as in the history. The n-th session in a row that
+tries to pass a series of a build has `BETA` / n^2, 4.9 % for all of them together: an overhead of budget plus
+margin hardly passes, however often it is measured again."""
 
 FLOOR = math.log(0.9)
 """A guest that is faster than native by more than a tenth has a wrong clock or unit, or a disturbed native
@@ -129,6 +131,8 @@ class Batch:
         shape (n_columns,) as of `noise`.
     session
         Number of the session of each series: a session has one error rate.
+    attempt
+        n if this is the n-th session in a row that tries to pass each series: one more than those before.
 
     Attributes
     ----------
@@ -137,7 +141,9 @@ class Batch:
     used, flagged
         Pairs (of a rotation: rounds) at the looks that decided and that flagged the series, 0 if none did.
     start, level
-        First pair that the last attempt at a conviction counted, and its error rate at each size.
+        First pair that the last try of a conviction counted, and its error rate at each size.
+    beta
+        Error rate of WITHIN over all looks, with a last axis of one column.
     reach
         How far the bound of an acquittal would lie from the mean at the last look, shape (n_columns,).
     """
@@ -150,6 +156,7 @@ class Batch:
     earlier: Runs | None = None
     max_margin: ArrayLike = 0.0
     bias: ArrayLike = 0.0
+    attempt: Ints | int = 1
     ruling: Ints = field(init=False)
 
     def __post_init__(self) -> None:
@@ -159,6 +166,7 @@ class Batch:
         full = (*series, columns)
         self.limit, self.margin = np.broadcast_to(self.limit, full), np.broadcast_to(self.margin, full)
         self.session = np.broadcast_to(self.session, self.shape)
+        self.beta = np.broadcast_to(BETA / np.asarray(self.attempt)[..., None] ** 2, (*series, 1))
         if self.earlier is not None:
             self._widen_margin(len(self.earlier.places.native))
         self.ruling = np.full(series, int(Ruling.TOO_FEW_PAIRS))
@@ -221,8 +229,11 @@ class Batch:
             is_over = p <= self.level[rows]
             self.ruling[rows] = np.where(is_over, Ruling.OVER if has_boots else Ruling.BOOTS, Ruling.OPEN)
 
-    def acquit(self, pairs: int, level: float, *, may_acquit: bool, is_last: bool) -> None:
-        """Call series that are not OVER WITHIN, UNDECIDED or INVALID; flag those that look over budget."""
+    def acquit(self, pairs: int, looks: int, *, may_acquit: bool, is_last: bool) -> None:
+        """Call series that are not OVER WITHIN, UNDECIDED or INVALID; flag those that look over budget.
+
+        `looks` is the number of looks that share the error rate.
+        """
         rows = self.running & (self.ruling != Ruling.OVER)
         if not np.any(rows):
             return
@@ -230,13 +241,13 @@ class Batch:
         is_high = np.zeros(np.count_nonzero(rows), dtype=np.bool_)
         ruling = np.full(is_high.shape, int(Ruling.TOO_FEW_PAIRS))
         if (estimate := self.estimate(rows, pairs, convict=False)) is not None:
-            limit, margin = self.limit[rows], self.margin[rows]
+            limit, margin, level = self.limit[rows], self.margin[rows], self.beta[rows] / looks
             is_high = np.any(estimate.mean > limit, axis=-1)
             is_below = np.all(estimate.tail(limit + margin - estimate.mean) < level, axis=-1)
             is_above = np.any(estimate.tail(estimate.mean - limit) < level, axis=-1)
             within = is_below & ~is_above
             # The mean of a curve decides: at one size the guest may be faster by another protocol.
-            too_good = (estimate.tail(FLOOR - estimate.mean)[..., -1] < level) & (self.earlier is None)
+            too_good = (estimate.tail(FLOOR - estimate.mean) < level)[..., -1] & (self.earlier is None)
             is_unbound = np.any(np.isinf(estimate.bias), axis=-1)
             conditions = {
                 Ruling.TOO_GOOD: too_good,
@@ -253,7 +264,9 @@ class Batch:
         self.flagged[rows] = np.where(is_new, pairs, self.flagged[rows])
         self.ruling[rows] = ruling
 
-    def _is_hopeless(self, rows: Bools, estimate: Estimate, pairs: int, level: float, is_last: bool) -> Bools:
+    def _is_hopeless(
+        self, rows: Bools, estimate: Estimate, pairs: int, level: Floats, is_last: bool
+    ) -> Bools:
         """Return which series the last look would not answer, for no overhead that is plausible now."""
         limit, margin = self.limit[rows], self.margin[rows]
         # Mean and spread are taken to stay the same.
@@ -274,7 +287,7 @@ class Batch:
         """Return the answers on series with one leading axis, with their bounds from all pairs."""
         mean, low, high = np.full((3, len(self.used), self.columns), np.nan)
         if self.pairs and (estimate := self.estimate(..., self.pairs, convict=False)) is not None:
-            mean, reach = estimate.mean, estimate.reach(BETA / len(looks))
+            mean, reach = estimate.mean, estimate.reach(self.beta / len(looks))
             low, high = mean - reach, mean + reach
         is_over = self.ruling == Ruling.OVER
         for used, start in {*zip(self.used[is_over].tolist(), self.start[is_over].tolist(), strict=True)}:
@@ -371,6 +384,6 @@ def judge(
                 level = share / np.maximum(family, 1)[batch.session]
                 batch.convict(pairs, level, all_pairs=all_pairs, min_boots=min_boots)
             may_acquit = pairs >= min_pairs or is_single
-            batch.acquit(pairs, BETA / len(looks), may_acquit=may_acquit, is_last=is_last)
+            batch.acquit(pairs, len(looks), may_acquit=may_acquit, is_last=is_last)
             if stop:
                 batch.running &= np.isin(batch.ruling, _OPEN_RULINGS)

@@ -291,6 +291,27 @@ def test_the_bounds_are_those_by_which_the_answer_was_found(level: float) -> Non
     assert low == pytest.approx(np.minimum(fresh.mean - fresh.reach(made.level[0]), mean))
 
 
+def test_measuring_again_spends_what_is_left_of_the_error_rate_of_within() -> None:
+    """All sessions together keep the 5 % that is promised, however many there are."""
+    d, numbers = wobble(4, 0.01, 0.058), np.array([1, 2, 10])
+    made = judged(np.tile(d, (3, 1)), attempt=numbers)
+    assert outcomes_of(made) == [WITHIN, UNDECIDED, UNDECIDED]
+    estimate = estimate_overhead(runs(d[:, None]), Noise(np.array([0.01])), convict=False)
+    assert estimate is not None
+    upper = [answer.bounds[0, 2] for answer in made.answers(LOOKS)]
+    levels = BETA / len(LOOKS) / numbers**2
+    assert upper == pytest.approx((estimate.mean + estimate.reach(levels)).tolist())
+    assert sum(BETA / n**2 for n in range(1, 10_000)) < 0.05
+    # A clean build passes, and needs no more pairs.
+    assert outcomes(np.tile(wobble(4, 0.01), (3, 1)), attempt=numbers) == [WITHIN] * 3
+
+
+def test_measuring_again_makes_nothing_harder_but_a_pass() -> None:
+    too_good = judged(wobble(4, 0.01, -math.log(1.15)), attempt=10)
+    assert too_good.ruling.tolist() == [Ruling.TOO_GOOD]
+    assert outcomes(STEADY, sigma=0.03, attempt=10) == [OVER]
+
+
 def test_nothing_bounds_a_series_before_the_first_look() -> None:
     (answer,) = judged([0.1]).answers(LOOKS)
     assert answer.bounds[0, 1:].tolist() == [-math.inf, math.inf]
