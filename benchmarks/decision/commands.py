@@ -15,9 +15,9 @@ import noise_models as models
 import numpy as np
 
 import sessions as draw
-from virtqual.harness.order import is_reversed
 from virtqual.history.boots import measure_boots, pool_metrics
 from virtqual.history.noise_entries import noise_entry
+from virtqual.verdict.alternation import is_reversed
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.case import Case
 from virtqual.verdict.estimate import Floats, Noise

@@ -118,8 +118,11 @@ def test_nodes_that_all_work_at_once_are_as_busy_as_the_slower_side():
 SERIES = "lammps_loop_time@lj"
 
 
-def plan_next(*, first=4, last=7, failed=(), recreate_vms=(), boots=1, places=1):
-    """Return the ranges of the rounds that bring the pairs of one series, and why no more are run."""
+def plan_next(*, first=4, last=7, order="", failed=(), recreate_vms=(), boots=1, places=1):
+    """Return the ranges of the rounds that bring the pairs of one series, and why no more are run.
+
+    With an order, the ranges have theirs.
+    """
     notes = []
     session = SimpleNamespace(
         runs=[SimpleNamespace(check="lj", results=[SimpleNamespace(series=SERIES)])],
@@ -133,9 +136,9 @@ def plan_next(*, first=4, last=7, failed=(), recreate_vms=(), boots=1, places=1)
         screen=SimpleNamespace(note=notes.append),
         rotation=lambda nodes: Rotation(places, places),
     )
-    judged = SimpleNamespace(verdict=SimpleNamespace(needs=(Need(SERIES, first, last),)))
+    judged = SimpleNamespace(verdict=SimpleNamespace(needs=(Need(SERIES, first, last, order),)))
     rounds = plan.plan_next_rounds(job, session, judged)
-    return [(part.first, part.last) for part in rounds], notes
+    return [(part.first, part.last, *([part.order] if order else [])) for part in rounds], notes
 
 
 @pytest.mark.parametrize(
@@ -156,7 +159,9 @@ def test_pairs_of_a_rotation_are_bounded_by_turns():
 def test_pairs_that_a_flagged_metric_needs_have_boots_of_their_own_two_by_two():
     assert plan_next()[0] == [(4, 7)]
     anew = {"recreate_vms": ("recreate",), "last": 8}
-    assert plan_next(**anew)[0] == [(4, 5), (6, 9)]
-    assert plan_next(**anew, boots=2)[0] == [(4, 9)]
+    assert plan_next(**anew)[0] == [(4, 5), (6, 8)]
+    assert plan_next(**anew, boots=2)[0] == [(4, 8)]
+    assert plan_next(**anew, order="NVVNV")[0] == [(4, 5, "NV"), (6, 8, "VNV")]
+    assert plan_next(order="NVVN")[0] == [(4, 7, "NVVN")]
     # Four pairs have two boots.
     assert plan_next(first=0, last=3, recreate_vms=("recreate",), boots=0)[0] == [(0, 1), (2, 3)]

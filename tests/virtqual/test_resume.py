@@ -10,7 +10,7 @@ import time
 import pytest
 from test_held_allocations import HELD
 
-from virtqual.harness.order import is_reversed
+from virtqual.verdict.alternation import is_reversed
 
 ON = ("qualify", "--system", "testsite", "-n", "lj")
 

@@ -78,8 +78,8 @@ def _decide_without_rule(case: Case, looks: Sequence[int]) -> _Decision | None:
     left_out = series.set_aside | series.cut_off
     attempted = sum(pair.number not in left_out for pair in series.pairs)
     valid, refused = len(series.valid), list(case.refused)
-    if reason := series.not_alternated:
-        refused.append(reason)
+    if (not_alternated := series.not_alternated) and not (balanced := _find_balancing_look(case, looks)):
+        refused.append(not_alternated)
     if baseline is not None:
         if (series.id, series.points) != (baseline.id, baseline.points):
             difference = "points" if series.id == baseline.id else "series"
@@ -90,6 +90,8 @@ def _decide_without_rule(case: Case, looks: Sequence[int]) -> _Decision | None:
     is_mostly_invalid = (attempted >= 2 and valid == 0) or (attempted >= 4 and 2 * valid <= attempted)
     if refused or is_mostly_invalid:
         return _Decision(Outcome.INVALID, tuple(refused))
+    if not_alternated:
+        return _Decision(Outcome.UNDECIDED, (not_alternated,), balanced)
     if valid == 0:
         return _Decision(Outcome.UNDECIDED, (texts.too_few(valid, looks[0]),), looks[0])
     if case.gate == "change" and baseline is None:
@@ -98,6 +100,12 @@ def _decide_without_rule(case: Case, looks: Sequence[int]) -> _Decision | None:
         reason = f"the earlier session has {len(baseline.valid)} valid pairs: at least 2 are needed"
         return _Decision(Outcome.INVALID, (reason,))
     return _decide_by_clock(case, looks)
+
+
+def _find_balancing_look(case: Case, looks: Sequence[int]) -> int | None:
+    """Return after how many pairs each side can have run first often enough; None if no look does."""
+    series, pairs = case.series, [look * case.runs.places.width for look in looks]
+    return next((count for count in pairs if series.can_alternate(count)), None)
 
 
 def _decide_by_clock(case: Case, looks: Sequence[int]) -> _Decision | None:
@@ -148,13 +156,15 @@ def _build_verdict(
     case: Case, decision: _Decision | None, judged: _Question | None, shown: _Question | None
 ) -> Verdict:
     """Return the verdict: the decision, and all numbers that are shown with any decision."""
-    series, metric = case.series, case.series.metric
+    series, metric, next_order = case.series, case.series.metric, ""
     if judged is not None:
         answer = judged.answer
         decision = _Decision(answer.ruling.outcome, texts.reasons_of(case, answer), answer.next_pairs)
     assert decision is not None  # or there is a question
     if shown is not None and shown.answer.ruling is Ruling.TOO_GOOD and not case.refused:
         decision = _Decision(Outcome.INVALID, (*decision.reasons, texts.TOO_GOOD))
+    if decision.next_pairs and case.runs.places.width == 1:
+        next_order = series.choose_order(decision.next_pairs)
     question, numbers, margin_note = judged or shown, {}, ""
     if question is not None:
         numbers = _list_numbers(question, (shown or question).answer, decision.outcome)
@@ -168,7 +178,8 @@ def _build_verdict(
         better=metric.better,
         budget=texts.budget_text(case.budget, metric),
         next_pairs=decision.next_pairs,
-        reasons=(*decision.reasons, *texts.left_out(series)),
+        next_order=next_order,
+        reasons=(*decision.reasons, *texts.next_pairs(series, next_order), *texts.left_out(series)),
         **numbers,
     )
     verdict.message = texts.message(verdict, metric, margin_note)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from virtqual.files.wording import mask_numbers, pluralize
+from virtqual.verdict.alternation import describe_order
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.case import Case
 from virtqual.verdict.estimate import Floats
@@ -91,6 +92,11 @@ def _share_of_native(case: Case, distance: Floats) -> Floats:
 def too_few(pairs: int, needed: int) -> str:
     """Return that there are fewer pairs than the first decision needs."""
     return f"{pairs} of the {needed} pairs that the first decision needs"
+
+
+def next_pairs(series: Series, order: str) -> tuple[str, ...]:
+    """Return which pairs come next, and the side that runs first in each; nothing without an order."""
+    return (f"next: {describe_order(series.next_number, order)}",) if order else ()
 
 
 def left_out(series: Series) -> tuple[str, ...]:
