@@ -86,14 +86,16 @@ def _decide_without_rule(case: Case, looks: Sequence[int]) -> _Decision | None:
             raise PairingError(f"{series.id}: the earlier session has other {difference} ({baseline.id}).")
         if reason := baseline.not_alternated:
             refused.append(f"earlier session: {reason}")
-    # More pairs are pointless if half of them are refused.
-    is_mostly_invalid = (attempted >= 2 and valid == 0) or (attempted >= 4 and 2 * valid <= attempted)
-    if refused or is_mostly_invalid:
+    has_few = valid == 0 or (attempted >= 4 and 2 * valid <= attempted)
+    # Some are lost at random. If all of four are, or half of all that are allowed, more are pointless.
+    if refused or (has_few and attempted >= (looks[-1] if valid else min(looks[-1], 4))):
         return _Decision(Outcome.INVALID, tuple(refused))
     if not_alternated:
         return _Decision(Outcome.UNDECIDED, (not_alternated,), balanced)
-    if valid == 0:
-        return _Decision(Outcome.UNDECIDED, (texts.too_few(valid, looks[0]),), looks[0])
+    if has_few:
+        needed = next(look for look in looks if look > valid)
+        reason = f"{valid} of {attempted} pairs count, and more than half must"
+        return _Decision(Outcome.UNDECIDED, (reason if valid else texts.too_few(0, needed),), needed)
     if case.gate == "change" and baseline is None:
         return _Decision(Outcome.BASELINE)
     if baseline is not None and len(baseline.valid) < 2:

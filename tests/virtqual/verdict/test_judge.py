@@ -248,7 +248,7 @@ def test_an_unknown_order_is_invalid(metrics, judged_runs):
 
 @pytest.mark.parametrize(
     ("bad", "expected"),
-    [([], Outcome.WITHIN), ([1], Outcome.WITHIN), ([0, 1, 2], Outcome.WITHIN), (range(4), Outcome.INVALID)],
+    [([], Outcome.WITHIN), ([1], Outcome.WITHIN), ([0, 1, 2], Outcome.WITHIN), (range(4), Outcome.UNDECIDED)],
 )
 def test_refused_pairs_are_left_out_unless_they_are_the_rule(metrics, judged_runs, bad, expected):
     verdict = judged_runs(runs_of(metrics, steady(0.0, 8)), [("native", number) for number in bad])
@@ -263,18 +263,33 @@ def test_refused_pairs_are_left_out_unless_they_are_the_rule(metrics, judged_run
     ("pairs", "bad", "outcome"),
     [
         (1, 1, Outcome.UNDECIDED),
-        (2, 2, Outcome.INVALID),
+        (2, 2, Outcome.UNDECIDED),
         # A single valid pair of three asks for others.
         (3, 2, Outcome.UNDECIDED),
-        (4, 2, Outcome.INVALID),
+        # None of four is no bad luck any more.
+        (4, 4, Outcome.INVALID),
+        (4, 2, Outcome.UNDECIDED),
         (5, 2, Outcome.WITHIN),
+        (17, 9, Outcome.UNDECIDED),
+        (18, 9, Outcome.INVALID),
+        (18, 8, Outcome.WITHIN),
     ],
 )
-def test_half_of_four_pairs_must_count_and_one_of_two(metrics, judged_runs, pairs, bad, outcome):
+def test_more_than_half_of_the_pairs_must_count(metrics, judged_runs, pairs, bad, outcome):
     refused = [("native", number) for number in range(bad)]
     verdict = judged_runs(runs_of(metrics, steady(0.0, pairs)), refused)
     assert verdict.outcome is outcome
-    assert verdict.next_pairs == (2 if outcome is Outcome.UNDECIDED else None)
+    following = {0: 2, 1: 2, 2: 4, 8: 12}[pairs - bad] if outcome is Outcome.UNDECIDED else None
+    assert verdict.next_pairs == following
+    says = f"{pairs - bad} of {pairs} pairs count, and more than half must"
+    assert (verdict.reasons[0] == says) == ((pairs, bad) in ((4, 2), (17, 9)))
+
+
+def test_half_of_a_fixed_number_of_pairs_is_too_few(metrics):
+    runs = samples_of(metrics["hpl"], [[0.0]] * 4)
+    runs = [replace(run, invalid=("loud",) * (run.number < 2)) for run in runs]
+    series = pair_up(metrics["hpl"], "here", (), runs)
+    assert alone(series, FIVE, PRIOR, looks=(4,)).outcome is Outcome.INVALID
 
 
 @pytest.mark.parametrize(
@@ -309,7 +324,11 @@ def test_pairs_that_an_interruption_cut_off_are_none_of_those_of_which_half_must
     series = pair_up(
         metrics["hpl"], "here", (), [run for run in runs if run.number < 4 or run.side == "native"]
     )
-    assert alone(series, FIVE, PRIOR).outcome is Outcome.INVALID
+    verdict = alone(series, FIVE, PRIOR)
+    assert (verdict.outcome, verdict.reasons[0]) == (
+        Outcome.UNDECIDED,
+        "4 of 12 pairs count, and more than half must",
+    )
     assert alone(replace(series, cut_off=frozenset(range(4, 12))), FIVE, PRIOR).passes
 
 
