@@ -11,9 +11,10 @@ from virtqual import paths
 from virtqual.errors import UsageError
 from virtqual.files.wording import Range
 from virtqual.harness import catalogue
+from virtqual.harness.order import SIDE_OF_LETTER, order_slots
 from virtqual.qualify import plan
 from virtqual.references import project_references
-from virtqual.session.session import Request
+from virtqual.session.session import Request, Round
 from virtqual.site.held import Rotation
 from virtqual.verdict import Case, Outcome
 from virtqual.verdict.rule import LOOKS
@@ -113,6 +114,44 @@ def test_nodes_that_all_work_at_once_are_as_busy_as_the_slower_side():
     # Runs between nodes have them for themselves.
     cases = [one, one, one._replace(nodes=2)]
     assert plan.estimate_turns(cases, 2, rotated).high == 5 + 2 * (2 * 20 + 30)
+
+
+@pytest.mark.parametrize(
+    ("order", "runs", "expected"),
+    [
+        # The first round was cut off in its pair 1, which began with the virtual run, and in its pair 2.
+        ("", "0N 0V 1V", (2, 4, "VNN")),
+        ("", "0N 0V 1V 1N 2N", (3, 4, "NN")),
+        ("", "", (0, 3, "NVNN")),
+        # It was resumed, and cut off again.
+        ("", "0N 0V 1V 2V 2N 3N", (4, 5, "NN")),
+        ("", "0N 0V 1V 2V 2N 3N 3V 4N 4V", None),
+        ("NVVV", "4N 4V 5V 5N 6V", (7, 8, "VV")),
+    ],
+)
+def test_pairs_that_were_cut_off_keep_their_order(order, runs, expected):
+    part = Round(number=1, first=4 * bool(order), last=3 + 4 * bool(order), order=order, checks=("lj",))
+    made = [
+        made_run(SIDE_OF_LETTER[slot[1]], int(slot[0]), check="lj", start=10.0 * time, end=10.0 * time + 5)
+        for time, slot in enumerate(runs.split())
+    ]
+    job = SimpleNamespace(
+        entries=[catalogue.Entry(name="lj", description="d", tags=("quick",))],
+        rotation=lambda nodes: Rotation(1, 1),
+    )
+    rounds = plan.repeat_unfinished(job, session_of(made), part)
+    assert [(part.first, part.last, part.order) for part in rounds] == [expected] * bool(expected)
+
+
+def test_a_round_of_an_older_session_has_the_standard_order():
+    part = Round.model_validate({"number": 1, "first": 0, "last": 3})
+    assert (
+        part.order,
+        [str(slot) for slot in order_slots(part.first, part.last, order=part.order)][2:6],
+    ) == (
+        "",
+        ["0N", "0V", "1V", "1N"],
+    )
 
 
 SERIES = "lammps_loop_time@lj"
