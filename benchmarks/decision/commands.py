@@ -15,16 +15,16 @@ import noise_models as models
 import numpy as np
 
 import sessions as draw
-from virtqual.harness.order import is_reversed
 from virtqual.history.boots import MIN_RECORDED_BOOTS, compare_boots, moderate, pool_metrics, shrink_variances
 from virtqual.history.mixed import Means, find_shifts
 from virtqual.history.noise_entries import round_up
+from virtqual.verdict.alternation import is_reversed, list_standard_order
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.case import Case
 from virtqual.verdict.estimate import Floats, Noise
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.noise import STATED_BETWEEN_DF, Prior
-from virtqual.verdict.pairs import SIDES, Pair, Sample, Series
+from virtqual.verdict.pairs import SIDES, Pair, Sample, Series, pair_up
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.session import SessionVerdict, judge_sessions
 
@@ -77,11 +77,7 @@ def finished(
     """
     sessions, metrics, total = drawn.native.shape[:3]
     priors = _priors(drawn)
-    budget = Budget.build(
-        float(np.expm1(drawn.limit)),
-        margin=float(np.exp(drawn.limit + drawn.margin) - np.exp(drawn.limit)),
-        gate="overhead" if drawn.earlier is None else "change",
-    )
+    budget = _budget(drawn)
     taken = np.full((sessions, metrics), max(looks[0], min_pairs) * drawn.width)
     answers: dict[int, SessionVerdict] = {}
     unfinished = range(sessions)
@@ -106,6 +102,69 @@ def finished(
     verdicts = [answers[session] for session in range(sessions)]
     outcomes = [[verdict.outcome for verdict in answer.verdicts] for answer in verdicts]
     return verdicts, draw.Simulated(np.array(outcomes), taken // drawn.width)
+
+
+def finished_with_losses(
+    rng: draw.Rng, sessions: int, overhead: np.ndarray, *, lost: float, sd: float = 0.01,
+    disturbance: draw.Disturbance | None = None, history: str = "quiet", **options: object,
+) -> tuple[list[SessionVerdict], draw.Simulated]:  # fmt: skip
+    """Judge sessions to their end that lose a share of the runs of both sides at random.
+
+    The pair of a lost run is replaced as the needs say, in twice the pairs of the last look at most.
+    `options` are those of `judge_sessions`.
+    """
+    known = draw.scalars(rng, sessions, overhead, sd=sd, disturbance=disturbance, history=history)
+    priors, budget, slots = _priors(known), _budget(known), models.is_virtual(2 * draw.MAX_PAIRS)
+    y = draw.draw_runs(rng, "Gaussian", known.native.shape[:2], slots, sd, disturbance)
+    # The two runs of each pair in the order in which they run, whichever their sides.
+    y = y.reshape(*y.shape[:2], -1, 2)
+    is_lost = np.any(rng.random(y.shape) < lost, axis=-1)
+    orders = [[list_standard_order(0, 3)] * len(overhead) for _ in range(sessions)]
+    answers: dict[int, SessionVerdict] = {}
+    unfinished = [*range(sessions)]
+
+    def build(session: int) -> Iterator[Case]:
+        for metric, order in enumerate(orders[session]):
+            runs = y[session, metric].tolist(), is_lost[session, metric].tolist()
+            samples = _list_samples(order, *runs, overhead[metric])
+            yield Case(pair_up(SCALAR, str(metric), (), samples), budget, priors[session][metric])
+
+    while unfinished:
+        answers |= zip(unfinished, judge_sessions(map(build, unfinished), **options), strict=True)
+        for session in unfinished:
+            for need in answers[session].needs:
+                orders[session][int(need.series.partition("@")[2])] += need.order
+        unfinished = [
+            session
+            for session in unfinished
+            if any(need.first < y.shape[2] for need in answers[session].needs)
+        ]
+    verdicts = [answers[session] for session in range(sessions)]
+    outcomes = [[verdict.outcome for verdict in answer.verdicts] for answer in verdicts]
+    pairs = [[len(order) for order in of_session] for of_session in orders]
+    return verdicts, draw.Simulated(np.array(outcomes), np.minimum(pairs, y.shape[2]))
+
+
+def _list_samples(
+    order: str, costs: list[list[float]], is_lost: list[bool], overhead: float
+) -> Iterator[Sample]:
+    """Yield the samples of pairs, in which runs of these costs follow each other; lost pairs are refused."""
+    for pair, (first, runs, lost) in enumerate(zip(order, costs, is_lost, strict=False)):
+        for which, side in enumerate(SIDES if first == "N" else SIDES[::-1]):
+            value, start = (
+                float(np.exp(runs[which] + overhead * (side == "virtual"))),
+                100.0 * pair + 50 * which,
+            )
+            yield Sample(side, pair, (value,), start, start + 40, ("lost",) * lost, host="host")
+
+
+def _budget(drawn: draw.Drawn) -> Budget:
+    """Return the budget by which sessions are judged."""
+    return Budget.build(
+        float(np.expm1(drawn.limit)),
+        margin=float(np.exp(drawn.limit + drawn.margin) - np.exp(drawn.limit)),
+        gate="overhead" if drawn.earlier is None else "change",
+    )
 
 
 def _priors(drawn: draw.Drawn) -> list[list[Prior]]:

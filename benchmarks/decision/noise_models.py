@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from virtqual.harness.order import is_reversed
+from virtqual.verdict.alternation import is_reversed
 
 NOISE = Path(__file__).with_name("noise.csv")
 SIZES = tuple(2.0**i for i in range(23))

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import commands
@@ -165,6 +166,35 @@ def loads(table: Table) -> None:
         table.rate(
             f"noise {history}: budget + margin passes, mean of periods", np.concatenate([*passed.values()])
         )
+
+
+def order(table: Table) -> None:
+    table.begin(
+        "runs of both sides that are lost at random and replaced; 11 metrics, SD 1 %, from four pairs"
+    )
+    finished = partial(commands.finished_with_losses, table.rng, min_pairs=4)
+    for lost in (0.01, 0.02, 0.05):
+        words = f"{lost:.0%} of the runs lost"
+        answers, judged = finished(table.sessions, CLEAN, lost=lost)
+        outcomes = np.array([answer.outcome for answer in answers])
+        table.rate(f"{words}, no overhead: INVALID", outcomes == INVALID, 0.005)
+        table.rate(f"{words}, no overhead: UNDECIDED", outcomes == UNDECIDED)
+        table.rate(f"{words}, no overhead: all WITHIN", outcomes == WITHIN, 0.99, least=True)
+        table.mean(f"{words}, no overhead: pairs", judged.pairs)
+        _, judged = finished(table.sessions // 5, WORSE.repeat(11), lost=lost)
+        table.rate(f"{words}: budget + margin passes", judged.outcome == WITHIN, 0.05)
+    table.begin("the same under a load of 4 % half of the time, of any period; as the arrays are judged")
+    judge = partial(table.judge, draw.with_losses, min_pairs=4)
+    for history, lost in product(("stated", "recorded"), (0.0, 0.05)):
+        over, passed = {}, {}
+        for period in PERIODS:
+            options = {"lost": lost, "disturbance": models.Load(period), "history": history}
+            over[f"period {period:g}"] = is_over(judge(all_at_budget(), **options))
+            passed[f"period {period:g}"] = passes(judge(WORSE, cells=0.25, **options))
+        words = f"{lost:.0%} of the runs lost, noise {history}"
+        table.worst(f"{words}: false OVER", over, 0.03)
+        table.worst(f"{words}: budget + margin passes", passed)
+        table.rate(f"{words}: budget + margin passes, mean of periods", np.concatenate([*passed.values()]))
 
 
 def clocks(table: Table) -> None:
@@ -712,6 +742,7 @@ PARTS = {
     "beyond": beyond,
     "history": history,
     "again": again,
+    "order": order,
 }
 
 

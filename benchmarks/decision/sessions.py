@@ -16,6 +16,7 @@ import noise_models as models
 import numpy as np
 
 from virtqual.history.pair_noise import estimate_noise, find_stalls, usual_noise
+from virtqual.verdict.alternation import choose_order, list_standard_order
 from virtqual.verdict.budget import MAX_CHANGE_MARGIN
 from virtqual.verdict.estimate import Floats, Noise, append_mean
 from virtqual.verdict.noise import STATED_BETWEEN_DF
@@ -186,6 +187,39 @@ def scalars(
     histories = histories_of(name, sd, disturbance if history == "recorded" else None)
     noise = STATED_NOISE if history == "stated" else noise_of(rng, histories, shape)
     return Drawn(native, runs_virtual, noise)
+
+
+def with_losses(
+    rng: Rng, sessions: int, overhead: np.ndarray, *, lost: float, sd: float = 0.01,
+    disturbance: Disturbance | None = None, history: str = "quiet",
+) -> Drawn:  # fmt: skip
+    """Draw the pairs that count of sessions that lose a share of the runs of both sides, from four on."""
+    noise = scalars(rng, sessions, overhead, sd=sd, disturbance=disturbance, history=history).noise
+    pairs = 3 * MAX_PAIRS
+    y = draw_runs(rng, "Gaussian", (sessions, len(overhead)), models.is_virtual(pairs), sd, disturbance)
+    is_lost = np.any(rng.random((*y.shape[:2], pairs, 2)) < lost, axis=-1)
+    slots = np.array(
+        [[_choose_slots(of_metric) for of_metric in of_session] for of_session in is_lost.tolist()]
+    )
+    native, virtual = (np.take_along_axis(y, slots[:, :, side], axis=-1) for side in range(2))
+    return Drawn(native, virtual + overhead[:, None], noise)
+
+
+def _choose_slots(is_lost: Sequence[bool]) -> tuple[list[int], list[int]]:
+    """Return the places in time of the native and the virtual runs of the pairs that count.
+
+    Lost pairs are replaced as the needs of a session say.
+    """
+    order, native, virtual, pair = "", list[int](), list[int](), 0
+    for look in LOOKS[1:]:
+        while len(order) < look:
+            for first in choose_order(list_standard_order(0, look - 1), order, look - len(order)):
+                if not is_lost[pair]:
+                    order += first
+                    native.append(2 * pair + (first == "V"))
+                    virtual.append(2 * pair + (first == "N"))
+                pair += 1
+    return native, virtual
 
 
 def resample(rng: Rng, sessions: int, overhead: np.ndarray, *, logs: list[np.ndarray]) -> Drawn:

@@ -1,6 +1,7 @@
 """Samples with stated differences, what judges them, and where the project's references are."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -99,3 +100,12 @@ def samples_of(
             samples.append(Sample(side, number, values, clock, clock + 5, host=host, boot=boot))
             clock += 10
     return samples
+
+
+def in_order(samples: Iterable[Sample], order: str) -> list[Sample]:
+    """Return samples one after the other, each pair led by the side that `order` has for it, N or V."""
+    by_slot = {(sample.number, sample.side[0].upper()): sample for sample in samples}
+    slots = [(number, side) for number, first in enumerate(order) for side in ("NV", "VN")[first == "V"]]
+    return [
+        replace(by_slot[slot], start=10.0 * index, end=10.0 * index + 5) for index, slot in enumerate(slots)
+    ]

@@ -11,9 +11,10 @@ from virtqual import paths
 from virtqual.errors import UsageError
 from virtqual.files.wording import Range
 from virtqual.harness import catalogue
+from virtqual.harness.order import SIDE_OF_LETTER, order_slots
 from virtqual.qualify import plan
 from virtqual.references import project_references
-from virtqual.session.session import Request
+from virtqual.session.session import Request, Round
 from virtqual.site.held import Rotation
 from virtqual.verdict import Case, Outcome
 from virtqual.verdict.rule import LOOKS
@@ -115,11 +116,52 @@ def test_nodes_that_all_work_at_once_are_as_busy_as_the_slower_side():
     assert plan.estimate_turns(cases, 2, rotated).high == 5 + 2 * (2 * 20 + 30)
 
 
+@pytest.mark.parametrize(
+    ("order", "runs", "expected"),
+    [
+        # The first round was cut off in its pair 1, which began with the virtual run, and in its pair 2.
+        ("", "0N 0V 1V", (2, 4, "VNN")),
+        ("", "0N 0V 1V 1N 2N", (3, 4, "NN")),
+        ("", "", (0, 3, "NVNN")),
+        # It was resumed, and cut off again.
+        ("", "0N 0V 1V 2V 2N 3N", (4, 5, "NN")),
+        ("", "0N 0V 1V 2V 2N 3N 3V 4N 4V", None),
+        ("NVVV", "4N 4V 5V 5N 6V", (7, 8, "VV")),
+    ],
+)
+def test_pairs_that_were_cut_off_keep_their_order(order, runs, expected):
+    part = Round(number=1, first=4 * bool(order), last=3 + 4 * bool(order), order=order, checks=("lj",))
+    made = [
+        made_run(SIDE_OF_LETTER[slot[1]], int(slot[0]), check="lj", start=10.0 * time, end=10.0 * time + 5)
+        for time, slot in enumerate(runs.split())
+    ]
+    job = SimpleNamespace(
+        entries=[catalogue.Entry(name="lj", description="d", tags=("quick",))],
+        rotation=lambda nodes: Rotation(1, 1),
+    )
+    rounds = plan.repeat_unfinished(job, session_of(made), part)
+    assert [(part.first, part.last, part.order) for part in rounds] == [expected] * bool(expected)
+
+
+def test_a_round_of_an_older_session_has_the_standard_order():
+    part = Round.model_validate({"number": 1, "first": 0, "last": 3})
+    assert (
+        part.order,
+        [str(slot) for slot in order_slots(part.first, part.last, order=part.order)][2:6],
+    ) == (
+        "",
+        ["0N", "0V", "1V", "1N"],
+    )
+
+
 SERIES = "lammps_loop_time@lj"
 
 
-def plan_next(*, first=4, last=7, failed=(), recreate_vms=(), boots=1, places=1):
-    """Return the ranges of the rounds that bring the pairs of one series, and why no more are run."""
+def plan_next(*, first=4, last=7, order="", failed=(), recreate_vms=(), boots=1, places=1):
+    """Return the ranges of the rounds that bring the pairs of one series, and why no more are run.
+
+    With an order, the ranges have theirs.
+    """
     notes = []
     session = SimpleNamespace(
         runs=[SimpleNamespace(check="lj", results=[SimpleNamespace(series=SERIES)])],
@@ -133,9 +175,9 @@ def plan_next(*, first=4, last=7, failed=(), recreate_vms=(), boots=1, places=1)
         screen=SimpleNamespace(note=notes.append),
         rotation=lambda nodes: Rotation(places, places),
     )
-    judged = SimpleNamespace(verdict=SimpleNamespace(needs=(Need(SERIES, first, last),)))
+    judged = SimpleNamespace(verdict=SimpleNamespace(needs=(Need(SERIES, first, last, order),)))
     rounds = plan.plan_next_rounds(job, session, judged)
-    return [(part.first, part.last) for part in rounds], notes
+    return [(part.first, part.last, *([part.order] if order else [])) for part in rounds], notes
 
 
 @pytest.mark.parametrize(
@@ -156,7 +198,9 @@ def test_pairs_of_a_rotation_are_bounded_by_turns():
 def test_pairs_that_a_flagged_metric_needs_have_boots_of_their_own_two_by_two():
     assert plan_next()[0] == [(4, 7)]
     anew = {"recreate_vms": ("recreate",), "last": 8}
-    assert plan_next(**anew)[0] == [(4, 5), (6, 9)]
-    assert plan_next(**anew, boots=2)[0] == [(4, 9)]
+    assert plan_next(**anew)[0] == [(4, 5), (6, 8)]
+    assert plan_next(**anew, boots=2)[0] == [(4, 8)]
+    assert plan_next(**anew, order="NVVNV")[0] == [(4, 5, "NV"), (6, 8, "VNV")]
+    assert plan_next(order="NVVN")[0] == [(4, 7, "NVVN")]
     # Four pairs have two boots.
     assert plan_next(first=0, last=3, recreate_vms=("recreate",), boots=0)[0] == [(0, 1), (2, 3)]

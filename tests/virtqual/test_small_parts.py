@@ -70,17 +70,33 @@ def test_npb_on_the_studys_machine_and_on_others():
     assert bytes_of_element * counts["D"] == pytest.approx(3 * 16 * 2**31 + 8 * 2**31)
 
 
-@pytest.mark.parametrize("text", ["3:1", "a:b", "0", "-1:2"])
+@pytest.mark.parametrize("text", ["3:1", "a:b", "0", "-1:2", "4:6:NNX", "4:6:"])
 def test_broken_pair_numbers_are_refused(monkeypatch, text):
     monkeypatch.setenv("VIRTQUAL_PAIRS", text)
     with pytest.raises(UsageError, match="state how many"):
         order.parse_pairs()
 
 
-@pytest.mark.parametrize(("text", "pairs"), [("6", (0, 5, False)), ("warm-up,4:7", (4, 7, True))])
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("6", (0, 5, False, "")),
+        ("warm-up,4:7", (4, 7, True, "")),
+        ("4:6:VNV", (4, 6, False, "VNV")),
+        ("warm-up,4:4:V", (4, 4, True, "V")),
+    ],
+)
 def test_pairs_are_stated_by_their_number_or_one_by_one(monkeypatch, text, pairs):
     monkeypatch.setenv("VIRTQUAL_PAIRS", text)
     assert order.parse_pairs() == pairs
+    assert text == "6" or order.format_pairs(*pairs) == text
+
+
+@pytest.mark.parametrize("text", ["4:6:NV", "warm-up,4:4:NN"])
+def test_an_order_has_a_letter_for_each_pair(monkeypatch, text):
+    monkeypatch.setenv("VIRTQUAL_PAIRS", text)
+    with pytest.raises(UsageError, match="state N or V for each"):
+        order.parse_pairs()
 
 
 SEEN = (

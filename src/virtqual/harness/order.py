@@ -3,7 +3,8 @@
 ``VIRTQUAL_PAIRS``
     ``FIRST:LAST`` turns to run, both included: numbers of pairs, if a session uses one node of a side at a
     time.  Default ``0:3``, since a decision needs four pairs.  With ``warm-up,`` before them a warm-up
-    precedes them, as it does pair 0.  ``virtqual qualify`` sets it for each round.
+    precedes them, as it does pair 0.  ``FIRST:LAST:ORDER`` names the side that runs first in each turn, by N
+    or V, such as ``4:6:VNV``.  ``virtqual qualify`` sets it for each round.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from dataclasses import dataclass
 from itertools import product
 
 from virtqual.errors import UsageError
+from virtqual.files.wording import pluralize
 from virtqual.site.held import Rotation
+from virtqual.verdict.alternation import list_standard_order
 from virtqual.verdict.pairs import SIDES
 
 SIDE_OF_LETTER = {side[0].upper(): side for side in SIDES}
@@ -55,28 +58,19 @@ def parse_slot(text: str) -> Slot:
     return Slot(int(match[2] or 0), SIDE_OF_LETTER[match[3]], bool(match[1]))
 
 
-def is_reversed(turn: int) -> bool:
-    """Return whether the pair of a turn begins with its virtual run.
-
-    The sequence of Rudin and Shapiro with every other pair reversed: a load of any period hardly meets one
-    side more often than the other (docs/decision-statistics.md, The order of runs).
-
-    Examples
-    --------
-    >>> "".join("NV"[is_reversed(turn)] for turn in range(18))
-    'NVNNNVVVNVNNVNNNNV'
-    """
-    return ((turn & turn >> 1).bit_count() + turn) % 2 == 1
-
-
 def order_slots(
-    first: int, last: int, warm_up: bool = False, rotation: Rotation = ONE_PLACE, case: str = ""
+    first: int,
+    last: int,
+    warm_up: bool = False,
+    order: str = "",
+    rotation: Rotation = ONE_PLACE,
+    case: str = "",
 ) -> list[Slot]:
     """Return the slots of turns ``first`` to ``last`` in the order in which they run.
 
-    A turn is a pair on each place.  `is_reversed` says which pairs of a place are reversed.  A warm-up run on
-    every place of each side precedes turn 0, and other turns if `warm_up` is set, because nodes have been
-    booted since.
+    A turn is a pair on each place.  `order` names the side that runs first in each turn, by N or V; by
+    default it is the standard order.  A warm-up run on every place of each side precedes turn 0, and other
+    turns if `warm_up` is set, because nodes have been booted since.
 
     If runs rotate, the other pairs are reversed for about half of the cases: of two cases with the same pairs
     reversed one node of a pair would wait while the other runs both.
@@ -87,6 +81,8 @@ def order_slots(
     ['warm-up-N', 'warm-up-V', '0N', '0V', '1V', '1N', '2N', '2V']
     >>> [str(s) for s in order_slots(1, 1, warm_up=True)]
     ['warm-up-N', 'warm-up-V', '1V', '1N']
+    >>> [str(s) for s in order_slots(4, 5, order="VN")]
+    ['4V', '4N', '5N', '5V']
 
     Two places, of which one runs native first in each turn, and the same turn of another case:
 
@@ -106,8 +102,9 @@ def order_slots(
         slots += [Slot(place, side, warm_up=True) for place in places for side in SIDES]
     # Any number will do that is the same in each run of ReFrame.
     offset = sum(case.encode()) if rotation.places > 1 else 0
-    for turn, place in product(range(first, last + 1), places):
-        sides = SIDES[::-1] if (is_reversed(turn) + place + offset) % 2 else SIDES
+    turns = enumerate(order or list_standard_order(first, last), first)
+    for (turn, letter), place in product(turns, places):
+        sides = SIDES[::-1] if ((letter == "V") + place + offset) % 2 else SIDES
         slots += [Slot(turn * rotation.width + place, side) for side in sides]
     return slots
 
@@ -159,13 +156,13 @@ def choose_nodes(slot: Slot, places: Sequence[Sequence[str]], rotation: Rotation
     return places[(place + turn * (slot.side == "virtual")) % len(places)]
 
 
-def format_pairs(first: int, last: int, warm_up: bool = False) -> str:
+def format_pairs(first: int, last: int, warm_up: bool = False, order: str = "") -> str:
     """Return the value of ``VIRTQUAL_PAIRS`` by which a run takes these turns."""
-    return f"{'warm-up,' if warm_up else ''}{first}:{last}"
+    return f"{'warm-up,' if warm_up else ''}{first}:{last}{order and f':{order}'}"
 
 
-def parse_pairs() -> tuple[int, int, bool]:
-    """Return the first and last turn of this run, and whether a warm-up precedes them in any case.
+def parse_pairs() -> tuple[int, int, bool, str]:
+    """Return the first and last turn, whether a warm-up precedes them in any case, and the order if stated.
 
     Raises
     ------
@@ -174,8 +171,14 @@ def parse_pairs() -> tuple[int, int, bool]:
     """
     text = os.environ.get("VIRTQUAL_PAIRS", "4")
     if re.fullmatch(r"[1-9]\d*", text):
-        return 0, int(text) - 1, False
-    match = re.fullmatch(r"(warm-up,)?(\d+):(\d+)", text)
+        return 0, int(text) - 1, False, ""
+    match = re.fullmatch(r"(warm-up,)?(\d+):(\d+)(?::([NV]+))?", text)
     if not match or int(match[2]) > int(match[3]):
         raise UsageError(f"VIRTQUAL_PAIRS={text!r}: state how many, such as 6, or which, such as warm-up,4:7")
-    return int(match[2]), int(match[3]), bool(match[1])
+    first, last, order = int(match[2]), int(match[3]), match[4] or ""
+    if order and len(order) != last - first + 1:
+        raise UsageError(
+            f"VIRTQUAL_PAIRS={text!r}: has {len(order)} letters for {pluralize(last - first + 1, 'pair')}: "
+            "state N or V for each"
+        )
+    return first, last, bool(match[1]), order

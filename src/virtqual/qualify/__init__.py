@@ -164,8 +164,9 @@ def _run_rounds(job: Qualification) -> None:
                 return
             # Further pairs of the same checks get other numbers as well.
             other_rounds = [later for later in rounds if later.checks != part.checks]
-            last = max([part.last, *(later.last for later in rounds if later.checks == part.checks)])
-            cut_off = part.model_copy(update={"last": last})
+            of_checks = [part, *(later for later in rounds if later.checks == part.checks)]
+            order = "".join(each.order for each in of_checks)
+            cut_off = part.model_copy(update={"last": of_checks[-1].last, "order": order})
             rounds = [*plan.repeat_unfinished(job, job.log.session(), cut_off), *other_rounds]
         # Not `session`: failures that a lost node caused do not count any more.
         rounds = rounds or plan_next_rounds(job.log.session())

@@ -79,7 +79,7 @@ def set_lost_nodes_aside(job: Qualification, part: Round, session: Session) -> b
         return False
     job.log.append(SetAside(loss=Loss(round=part.number, nodes=lost)))
     # The failures that the lost nodes caused do not count any more.
-    unfinished = plan.count_unfinished_turns(job, job.log.session(), part)
+    unfinished = plan.list_unfinished_turns(job, job.log.session(), part)
     job.watch.set_aside(lost)
     job.rotated = {name: nodes[:count] for name, nodes in nodes_left.items()}
     reason = "; ".join(lost.values())

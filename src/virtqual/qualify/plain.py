@@ -64,7 +64,7 @@ class PlainRun:
     def session(self, stack: str) -> Session:
         """Return the session of a stack as it was judged: the first call judges it, when all has run."""
         if stack not in self._sessions:
-            first, last, _ = parse_pairs()
+            first, last, *_ = parse_pairs()
             self._sessions[stack] = conclude_session(
                 self.logs[stack],
                 self._earlier,

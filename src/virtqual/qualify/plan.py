@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from virtqual.errors import UsageError
@@ -12,6 +13,7 @@ from virtqual.files.wording import Range
 from virtqual.harness import catalogue, repetitions
 from virtqual.harness.catalogue import Entry
 from virtqual.qualify.state import Qualification
+from virtqual.runs import Run
 from virtqual.session.judge import Judged, choose_min_pairs
 from virtqual.session.lost import list_refusing_failures
 from virtqual.session.pairing import checks_of
@@ -20,6 +22,7 @@ from virtqual.session.summary import durations_of, find_recent
 from virtqual.site import held
 from virtqual.site.held import Rotation
 from virtqual.site.systems import System
+from virtqual.verdict.alternation import choose_order, list_standard_order
 from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.pairs import SIDES, Side
 from virtqual.verdict.rule import LOOKS, MIN_BOOTS, MIN_PAIRS_TO_QUALIFY
@@ -30,6 +33,14 @@ TURNS_OF_BOOT = 2
 REFRAME_START_S, RUN_OVERHEAD_S = 5, 1
 #: Time that Slurm, and the notes before and after the program, add to a run that was never measured.
 MAX_START_S = 5.0
+
+
+class _Turns(NamedTuple):
+    """The first and the last turn that a check needs, and which side runs first in each."""
+
+    first: int
+    last: int
+    order: str
 
 
 def check_pairs(request: Request) -> None:
@@ -60,7 +71,7 @@ def plan_next_rounds(job: Qualification, session: Session, judged: Judged) -> li
     if judged.verdict is None:
         return []
     checks = checks_of(session.runs)
-    ranges: dict[str, tuple[int, int]] = {}
+    ranges: dict[str, _Turns] = {}
     left_out: dict[str, str] = {}
     for need in judged.verdict.needs:
         check = checks[need.series]
@@ -69,26 +80,18 @@ def plan_next_rounds(job: Qualification, session: Session, judged: Judged) -> li
             left_out[check] = "it takes more nodes than are left"
         else:
             first = max(math.ceil(need.first / rotation.width), _find_next_turn(session, check, rotation))
-            last = _find_last_turn(first, need.last - need.first + 1, rotation)
+            last = first + math.ceil((need.last - need.first + 1) / rotation.places) - 1
             # The judge counts rounds of a rotation, which are turns.
             if last >= job.request.max_pairs * 2:
                 left_out[check] = "too many of its pairs do not count"
                 continue
-            earlier_first, earlier_last = ranges.get(check, (first, last))
-            ranges[check] = (min(first, earlier_first), max(last, earlier_last))
+            turns = _Turns(first, last, need.order if rotation.width == 1 else "")
+            # The metrics of a check may need different pairs.
+            ranges[check] = max(ranges.get(check, turns), turns, key=lambda turns: turns.last)
     if left_out and not ranges:
         reasons = "; ".join(f"{check} ({reason})" for check, reason in left_out.items())
         job.screen.note(f"no more pairs, although undecided: {reasons}")
     return divide_among_boots(job, session, _make_rounds(session, ranges))
-
-
-def _find_last_turn(first: int, pairs: int, rotation: Rotation) -> int:
-    """Return the last turn of so many pairs from a turn on.
-
-    Without rotation turns come two by two: a single one in place of a lost one may leave a side always first.
-    """
-    turns = math.ceil(pairs / rotation.places)
-    return first + turns - 1 + (turns % 2 if rotation.places == 1 else 0)
 
 
 def divide_among_boots(job: Qualification, session: Session, rounds: Sequence[Round]) -> list[Round]:
@@ -98,12 +101,12 @@ def divide_among_boots(job: Qualification, session: Session, rounds: Sequence[Ro
     boots = bool(session.rounds) + sum(part.recreated is not None for part in session.rounds)
     divided = []
     for part in rounds:
-        first = part.first
+        first, order = part.first, part.order
         while boots + 1 < MIN_BOOTS and part.last - first >= TURNS_OF_BOOT:
-            last = first + TURNS_OF_BOOT - 1
-            divided.append(part.model_copy(update={"first": first, "last": last}))
-            first, boots = last + 1, boots + 1
-        divided.append(part.model_copy(update={"first": first}))
+            last, of_boot = first + TURNS_OF_BOOT - 1, order[:TURNS_OF_BOOT]
+            divided.append(part.model_copy(update={"first": first, "last": last, "order": of_boot}))
+            first, order, boots = last + 1, order[TURNS_OF_BOOT:], boots + 1
+        divided.append(part.model_copy(update={"first": first, "order": order}))
         boots += 1
     return divided
 
@@ -113,15 +116,19 @@ def _find_rotation(job: Qualification, case: str) -> Rotation:
     return next((job.rotation(entry.nodes) for entry in job.entries if entry.case == case), Rotation())
 
 
-def count_unfinished_turns(job: Qualification, session: Session, part: Round) -> dict[str, int]:
-    """Return by check how many turns of a round are not complete; checks that are refused are left out."""
+def list_unfinished_turns(job: Qualification, session: Session, part: Round) -> dict[str, str]:
+    """Return by check the order of the turns of a round that are not complete, without refused checks."""
     failed, unfinished = {failure.check for failure in list_refusing_failures(session)}, {}
     checks = part.checks or [entry.case for entry in _list_fit(job)]
     for check in sorted({*checks} - failed):
-        rotation = _find_rotation(job, check)
-        runs = Counter(turn for turn in _list_turns(session, check, rotation) if turn >= part.first)
-        complete = sum(count >= 2 * rotation.places for count in runs.values())
-        if (missing := part.last - part.first + 1 - complete) > 0:
+        rotation, runs = _find_rotation(job, check), defaultdict[int, list[Run]](list)
+        for run in session.runs:
+            if run.check == check and (turn := rotation.divided(run.pair)[0]) >= part.first:
+                runs[turn].append(run)
+        complete = [of_turn for of_turn in runs.values() if len(of_turn) >= 2 * rotation.places]
+        done = [min(of_turn, key=attrgetter("start")).side[0].upper() for of_turn in complete]
+        planned = part.order or list_standard_order(part.first, part.last)
+        if missing := choose_order(planned, done, len(planned) - len(done)):
             unfinished[check] = missing
     return unfinished
 
@@ -132,16 +139,12 @@ def _list_fit(job: Qualification) -> list[Entry]:
     return [e for e in selected if e.paired and not e.explain_unfit(*job.capacity)]
 
 
-def _list_turns(session: Session, check: str, rotation: Rotation) -> list[int]:
-    """Return the turn of each run of a check."""
-    return [rotation.divided(run.pair)[0] for run in session.runs if run.check == check]
-
-
 def _find_next_turn(session: Session, check: str, rotation: Rotation) -> int:
     """Return the turn after all turns of which a run of a check ended, well or not."""
     failures = (failure for failure in session.failures if failure.check == check and not failure.warm_up)
-    failed = [rotation.divided(failure.pair)[0] for failure in failures if failure.job]
-    return max([*_list_turns(session, check, rotation), *failed], default=-1) + 1
+    pairs = [run.pair for run in session.runs if run.check == check]
+    pairs += [failure.pair for failure in failures if failure.job]
+    return max((rotation.divided(pair)[0] for pair in pairs), default=-1) + 1
 
 
 def repeat_warm_ups(job: Qualification, session: Session) -> list[Round]:
@@ -154,21 +157,22 @@ def repeat_warm_ups(job: Qualification, session: Session) -> list[Round]:
     given_up = {failure.check for failure in session.failures if not (failure.warm_up and failure.job)}
     given_up |= {run.check for run in session.runs} | {key[0] for key, count in times.items() if count > 1}
     again = sorted({failure.check for failure in warm_ups} - given_up)
-    ranges = dict.fromkeys(again, (0, job.first_pairs - 1))
-    return divide_among_boots(job, session, _make_rounds(session, ranges))
+    turns = dict.fromkeys(again, _Turns(0, job.first_pairs - 1, ""))
+    return divide_among_boots(job, session, _make_rounds(session, turns))
 
 
 def repeat_unfinished(job: Qualification, session: Session, part: Round) -> list[Round]:
     """Return the rounds that bring the pairs that a round was cut off from, now or before a resumption.
 
     Nothing that was finished is run again.  A pair of which one run was finished gets a new number with both
-    its runs, since the runs of a pair follow each other; if runs rotate, so does a turn.
+    its runs, since the runs of a pair follow each other; if runs rotate, so does a turn.  The pairs keep
+    their order.
     """
-    ranges: dict[str, tuple[int, int]] = {}
-    for check, count in count_unfinished_turns(job, session, part).items():
+    ranges: dict[str, _Turns] = {}
+    for check, order in list_unfinished_turns(job, session, part).items():
         rotation = _find_rotation(job, check)
         first = max(_find_next_turn(session, check, rotation), part.first)
-        ranges[check] = (first, _find_last_turn(first, count * rotation.places, rotation))
+        ranges[check] = _Turns(first, first + len(order) - 1, order if rotation.width == 1 else "")
     return _make_rounds(session, ranges)
 
 
@@ -183,14 +187,14 @@ def list_not_run(job: Qualification) -> tuple[list[str], list[str]]:
     return catalogue.group_missing(selected, features, nodes), too_large
 
 
-def _make_rounds(session: Session, ranges: Mapping[str, tuple[int, int]]) -> list[Round]:
+def _make_rounds(session: Session, ranges: Mapping[str, _Turns]) -> list[Round]:
     """Return the rounds that bring each check its range of turns, numbered from the session's next one."""
-    groups: dict[tuple[int, int], list[str]] = defaultdict(list)
+    groups: dict[_Turns, list[str]] = defaultdict(list)
     for check, turns in ranges.items():
         groups[turns].append(check)
     return [
-        Round(number=len(session.rounds) + number, first=first, last=last, checks=tuple(checks))
-        for number, ((first, last), checks) in enumerate(sorted(groups.items()), 1)
+        Round(number=len(session.rounds) + number, checks=tuple(checks), **turns._asdict())
+        for number, (turns, checks) in enumerate(sorted(groups.items()), 1)
     ]
 
 

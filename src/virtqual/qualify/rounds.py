@@ -22,6 +22,7 @@ from virtqual.session.judge import find_refusals
 from virtqual.session.log import RoundBegun
 from virtqual.session.session import NODE_STATES, Request, Round, Session
 from virtqual.site import held, slurm
+from virtqual.verdict.alternation import describe_order, list_standard_order
 
 
 def run_round(job: Qualification, session: Session, part: Round) -> None:
@@ -32,7 +33,8 @@ def run_round(job: Qualification, session: Session, part: Round) -> None:
     base = job.log.directory / f"round-{part.number}"
     output = base.with_suffix(".log")
     # Nodes that were booted since are as cold as those of the first round.
-    turns = part.first, part.last, part.recreated is not None or bool(session.lost or session.resumed)
+    is_cold = part.recreated is not None or bool(session.lost or session.resumed)
+    turns = part.first, part.last, is_cold, part.order
     nodes = held.SessionNodes(
         system=job.head.system, round=part.number, jobs=job.held, rotated=job.rotated, of=job.system.nodes
     )
@@ -138,5 +140,4 @@ def _describe_round(part: Round, request: Request, places: int) -> str:
         return (
             f"{checks}: {pluralize(turns, 'more pair' if part.first else 'pair')} on each of {places} nodes"
         )
-    pairs = f"pairs {part.first} {'and' if turns == 2 else 'to'} {part.last}"
-    return f"{checks}: {pairs if turns > 1 else f'pair {part.first}'}"
+    return f"{checks}: {describe_order(part.first, part.order or list_standard_order(part.first, part.last))}"

@@ -199,6 +199,8 @@ class Round(BaseModel, extra="forbid", frozen=True):
     number: int
     first: int
     last: int
+    #: The side that runs first in each turn, N or V; empty for the standard order.
+    order: str = Field(pattern="^[NV]*$", default="")
     #: Names of the checks that it runs; empty for all of the session.
     checks: tuple[str, ...] = ()
     #: Its duration; None if it has not ended by itself.

@@ -22,9 +22,6 @@ from virtqual.verdict.pairs import PairingError
 from virtqual.verdict.rule import Batch, RuleAnswer, Ruling
 from virtqual.verdict.verdict import Interval, OverRange, Point, Verdict, finite_or_none, rounded
 
-MIN_LOST_PAIRS = 4
-"""Pairs that must all have lost a run before a series is INVALID: of fewer, chance loses all now and then."""
-
 
 class _Decision(NamedTuple):
     outcome: Outcome
@@ -79,31 +76,38 @@ def _decide_without_rule(case: Case, looks: Sequence[int]) -> _Decision | None:
     """Return the decision if the rule is not asked, else None."""
     series, baseline = case.series, case.baseline
     left_out = series.set_aside | series.cut_off
-    attempted = [pair for pair in series.pairs if pair.number not in left_out]
-    # A lost run is replaced: how many are lost is judged over the session (`virtqual.verdict.slow_runs`).
-    complete = sum(not pair.has_lost_run for pair in attempted)
+    attempted = sum(pair.number not in left_out for pair in series.pairs)
     valid, refused = len(series.valid), list(case.refused)
-    if reason := series.not_alternated:
-        refused.append(reason)
+    if (not_alternated := series.not_alternated) and not (balanced := _find_balancing_look(case, looks)):
+        refused.append(not_alternated)
     if baseline is not None:
         if (series.id, series.points) != (baseline.id, baseline.points):
             difference = "points" if series.id == baseline.id else "series"
             raise PairingError(f"{series.id}: the earlier session has other {difference} ({baseline.id}).")
         if reason := baseline.not_alternated:
             refused.append(f"earlier session: {reason}")
-    # More pairs are pointless if half of them do not count, or if all have lost a run.
-    is_none_valid = valid == 0 and (complete >= 2 or len(attempted) >= MIN_LOST_PAIRS)
-    is_mostly_invalid = is_none_valid or (complete >= 4 and 2 * valid <= complete)
-    if refused or is_mostly_invalid:
+    has_few = valid == 0 or (attempted >= 4 and 2 * valid <= attempted)
+    # Some are lost at random. If all of four are, or half of all that are allowed, more are pointless.
+    if refused or (has_few and attempted >= (looks[-1] if valid else min(looks[-1], 4))):
         return _Decision(Outcome.INVALID, tuple(refused))
-    if valid == 0:
-        return _Decision(Outcome.UNDECIDED, (texts.too_few(valid, looks[0]),), looks[0])
+    if not_alternated:
+        return _Decision(Outcome.UNDECIDED, (not_alternated,), balanced)
+    if has_few:
+        needed = next(look for look in looks if look > valid)
+        reason = f"{valid} of {attempted} pairs count, and more than half must"
+        return _Decision(Outcome.UNDECIDED, (reason if valid else texts.too_few(0, needed),), needed)
     if case.gate == "change" and baseline is None:
         return _Decision(Outcome.BASELINE)
     if baseline is not None and len(baseline.valid) < 2:
         reason = f"the earlier session has {len(baseline.valid)} valid pairs: at least 2 are needed"
         return _Decision(Outcome.INVALID, (reason,))
     return _decide_by_clock(case, looks)
+
+
+def _find_balancing_look(case: Case, looks: Sequence[int]) -> int | None:
+    """Return after how many pairs each side can have run first often enough; None if no look does."""
+    series, pairs = case.series, [look * case.runs.places.width for look in looks]
+    return next((count for count in pairs if series.can_alternate(count)), None)
 
 
 def _decide_by_clock(case: Case, looks: Sequence[int]) -> _Decision | None:
@@ -154,13 +158,15 @@ def _build_verdict(
     case: Case, decision: _Decision | None, judged: _Question | None, shown: _Question | None
 ) -> Verdict:
     """Return the verdict: the decision, and all numbers that are shown with any decision."""
-    series, metric = case.series, case.series.metric
+    series, metric, next_order = case.series, case.series.metric, ""
     if judged is not None:
         answer = judged.answer
         decision = _Decision(answer.ruling.outcome, texts.reasons_of(case, answer), answer.next_pairs)
     assert decision is not None  # or there is a question
     if shown is not None and shown.answer.ruling is Ruling.TOO_GOOD and not case.refused:
         decision = _Decision(Outcome.INVALID, (*decision.reasons, texts.TOO_GOOD))
+    if decision.next_pairs and case.runs.places.width == 1:
+        next_order = series.choose_order(decision.next_pairs)
     question, numbers, margin_note = judged or shown, {}, ""
     if question is not None:
         numbers = _list_numbers(question, (shown or question).answer, decision.outcome)
@@ -174,7 +180,8 @@ def _build_verdict(
         better=metric.better,
         budget=texts.budget_text(case.budget, metric),
         next_pairs=decision.next_pairs,
-        reasons=(*decision.reasons, *texts.left_out(series)),
+        next_order=next_order,
+        reasons=(*decision.reasons, *texts.next_pairs(series, next_order), *texts.left_out(series)),
         **numbers,
     )
     verdict.message = texts.message(verdict, metric, margin_note)

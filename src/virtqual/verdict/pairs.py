@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from virtqual.errors import UsageError
+from virtqual.verdict.alternation import choose_order, list_standard_order
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.clock import HONEST_SHARE, CoarseClock, find_coarse_clock, find_side_steps, find_steps
 from virtqual.verdict.estimate import Floats, median
@@ -225,16 +226,38 @@ class Series:
         return np.asarray(sign_of(self.metric.better) * np.log(values))
 
     @property
+    def first_sides(self) -> list[Side]:
+        """The side that ran first in each valid pair; pairs whose runs overlap in time are left out."""
+        return [pair.first for pair in self.valid if pair.first]
+
+    @property
     def not_alternated(self) -> str:
         """Why the order of the runs favours one side; empty if both took turns in running first."""
         if any(pair.untimed for pair in self.valid):
             return "not alternated: the runs have no start and end times"
-        first = [pair.first for pair in self.valid if pair.first]
+        first = self.first_sides
         for side, other in (SIDES, SIDES[::-1]):
             if len(self.valid) >= MIN_FIRST_RUNS and first.count(side) < len(first) // MIN_FIRST_RUNS:
                 share = f"{first.count(other)} of {len(first)} pairs"
                 return f"not alternated: {other} ran first in {share}, which favours one side"
         return ""
+
+    def can_alternate(self, pairs: int) -> bool:
+        """Return whether more valid pairs, so many in all, can let each side run first often enough."""
+        if pairs <= len(self.valid) or any(pair.untimed for pair in self.valid):
+            return False
+        fewest = min(map(self.first_sides.count, SIDES))
+        return fewest + pairs - len(self.valid) >= pairs // MIN_FIRST_RUNS
+
+    def choose_order(self, pairs: int) -> str:
+        """Return which side runs first in each pair that is needed to have so many valid ones.
+
+        A letter for each pair, N or V; empty if the valid pairs have no order.
+        """
+        if self.valid and not self.first_sides:
+            return ""
+        done = [side[0].upper() for side in self.first_sides]
+        return choose_order(list_standard_order(0, pairs - 1), done, pairs - len(self.valid))
 
     @property
     def next_number(self) -> int:

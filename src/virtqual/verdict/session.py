@@ -29,11 +29,16 @@ def worst_outcome(verdicts: Iterable[Verdict]) -> Outcome:
 
 @dataclass(frozen=True)
 class Need:
-    """Pairs that a series (``metric@setting``) still needs, from the first to the last number."""
+    """Pairs that a series (``metric@setting``) still needs, from the first to the last number.
+
+    `order` has N or V for the side that runs first in each of them; it is empty if pairs run at the same time
+    on several hosts, which take turns by themselves.
+    """
 
     series: str
     first: int
     last: int
+    order: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,4 +223,5 @@ def _list_needs(cases: Iterable[Case], verdicts: Iterable[Verdict]) -> Iterator[
         # A host that is set aside goes on working.
         missing += round(missing * len(series.set_aside) / max(len(series.valid), 1))
         if missing > 0:
-            yield Need(series.id, series.next_number, series.next_number + missing - 1)
+            last = series.next_number + missing - 1
+            yield Need(series.id, series.next_number, last, verdict.next_order)

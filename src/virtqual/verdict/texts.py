@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from virtqual.files.wording import list_names, mask_numbers, pluralize
+from virtqual.verdict.alternation import describe_order
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.case import Case
 from virtqual.verdict.estimate import Floats
@@ -125,6 +126,11 @@ def _name_lost(run: LostRun) -> str:
 def too_few(pairs: int, needed: int) -> str:
     """Return that there are fewer pairs than the first decision needs."""
     return f"{pairs} of the {needed} pairs that the first decision needs"
+
+
+def next_pairs(series: Series, order: str) -> tuple[str, ...]:
+    """Return which pairs come next, and the side that runs first in each; nothing without an order."""
+    return (f"next: {describe_order(series.next_number, order)}",) if order else ()
 
 
 def left_out(series: Series) -> tuple[str, ...]:

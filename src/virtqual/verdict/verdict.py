@@ -110,6 +110,8 @@ class Verdict(_Stored, frozen=False):
     pairs: int = 0
     #: Pairs that the next decision needs; None if no decision follows.
     next_pairs: int | None = None
+    #: The side that runs first in each pair that is lacking, N or V; empty if hosts take turns by themselves.
+    next_order: str = ""
     #: Number of boots of the virtual machines; 0 if unknown.
     boots: int = 0
     #: Standard deviation of the overhead of a pair, of a curve of its mean over the sizes; log units.

@@ -195,7 +195,7 @@ def test_the_table_says_what_the_lines_say(judge):
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"alternate": False}, "not alternated: native ran first"),
+        ({"alternate": False, "pairs": 18}, "not alternated: native ran first"),
         ({"timed": False}, "no start and end times"),
     ],
 )

@@ -5,7 +5,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_series import CHANGE, FIVE, PRIOR, alone, at, budget_of, judge_session, samples_of, stated, steady
+from made_series import (
+    CHANGE,
+    FIVE,
+    PRIOR,
+    alone,
+    at,
+    budget_of,
+    in_order,
+    judge_session,
+    samples_of,
+    stated,
+    steady,
+)
 
 from virtqual.verdict import Case, Outcome, Verdict
 from virtqual.verdict.budget import Budget, BudgetError, Quantity
@@ -124,7 +136,11 @@ def test_a_single_look_lets_all_pairs_convict(judged, pairs):
 def test_before_the_first_decision_it_says_how_many_pairs_it_takes(judged, judged_runs):
     none = judged_runs([])
     assert (none.outcome, none.next_pairs, none.overhead) == (Outcome.UNDECIDED, 2, None)
-    assert none.reasons == ("0 of the 2 pairs that the first decision needs",)
+    assert none.reasons == (
+        "0 of the 2 pairs that the first decision needs",
+        "next: pairs 0 and 1, virtual first in 1",
+    )
+    assert none.next_order == "NV"
     one = judged([0.1])
     assert (one.outcome, one.next_pairs, one.pairs) == (Outcome.UNDECIDED, 2, 1)
     assert one.overhead.log == pytest.approx(0.1)
@@ -190,22 +206,61 @@ def test_a_refusal_makes_it_invalid_whatever_the_numbers(judged):
         assert verdict.overhead.log == pytest.approx(level)
 
 
-def test_an_order_that_favours_one_side_makes_it_invalid(metrics, judged):
-    runs = samples_of(metrics["hpl"], [[0.0]] * 4)
-    starts = {(run.number, run.side): 20.0 * run.number + 10 * (run.side == "virtual") for run in runs}
-    runs = [replace(run, start=(t := starts[run.number, run.side]), end=t + 5) for run in runs]
-    series = pair_up(metrics["hpl"], "here", (), runs)
-    says = "not alternated: native ran first in 4 of 4 pairs, which favours one side"
-    verdict = alone(series, FIVE, PRIOR)
-    assert (verdict.outcome, verdict.reasons) == (Outcome.INVALID, (says,))
+def ordered(metrics, order):
+    """Return a series whose pairs began with the sides that `order` has for them."""
+    return pair_up(
+        metrics["hpl"], "here", (), in_order(samples_of(metrics["hpl"], [[0.0]] * len(order)), order)
+    )
+
+
+NOT_ALTERNATED = "not alternated: {} ran first in {} pairs, which favours one side"
+
+
+@pytest.mark.parametrize(
+    ("order", "next_order", "says"),
+    [
+        ("NNNN", "VVVV", ("native", "4 of 4", "pairs 4 to 7, virtual first")),
+        ("VVVVV", "NNN", ("virtual", "5 of 5", "pairs 5 to 7, native first")),
+        ("N" * 7 + "V", "VVVV", ("native", "7 of 8", "pairs 8 to 11, virtual first")),
+        # One more pair cannot mend eleven: the look after the next one can.
+        ("N" * 11, "V" * 7, ("native", "11 of 11", "pairs 11 to 17, virtual first")),
+    ],
+)
+def test_an_order_that_favours_one_side_takes_more_pairs_in_the_order_that_mends_it(
+    metrics, order, next_order, says
+):
+    verdict = alone(ordered(metrics, order), FIVE, PRIOR)
+    assert (verdict.outcome, verdict.next_order) == (Outcome.UNDECIDED, next_order)
+    assert verdict.next_pairs == len(order + next_order)
+    assert verdict.reasons == (NOT_ALTERNATED.format(*says), f"next: {says[2]}")
+    assert alone(ordered(metrics, order + next_order), FIVE, PRIOR).outcome is Outcome.WITHIN
+
+
+@pytest.mark.parametrize(
+    ("order", "looks"), [("NNNN", (4,)), ("N" * 18, LOOKS), ("N" * 17, LOOKS), ("N" * 20, LOOKS)]
+)
+def test_an_order_that_no_look_can_mend_is_invalid(metrics, judged, order, looks):
+    series = ordered(metrics, order)
+    says = NOT_ALTERNATED.format("native", f"{len(order)} of {len(order)}")
+    verdict = alone(series, FIVE, PRIOR, looks=looks)
+    assert (verdict.outcome, verdict.next_pairs) == (Outcome.INVALID, None)
+    assert verdict.reasons == (says,)
     # Of two sessions either order decides what seems to have changed.
     verdict = judged(steady(0.0, 8), CHANGE, before=series)
     assert (verdict.outcome, verdict.reasons) == (Outcome.INVALID, (f"earlier session: {says}",))
 
 
+def test_an_unknown_order_is_invalid(metrics, judged_runs):
+    runs = samples_of(metrics["hpl"], [[0.0]] * 4)
+    runs[3] = replace(runs[3], start=np.nan)
+    verdict = judged_runs(runs)
+    assert (verdict.outcome, verdict.next_pairs) == (Outcome.INVALID, None)
+    assert verdict.reasons == ("not alternated: the runs have no start and end times",)
+
+
 @pytest.mark.parametrize(
     ("bad", "expected"),
-    [([], Outcome.WITHIN), ([1], Outcome.WITHIN), (range(6), Outcome.WITHIN), (range(8), Outcome.INVALID)],
+    [([], Outcome.WITHIN), ([1], Outcome.WITHIN), ([0, 1, 2], Outcome.WITHIN), (range(4), Outcome.UNDECIDED)],
 )
 def test_refused_pairs_are_left_out_unless_they_are_the_rule(metrics, judged_runs, bad, expected):
     verdict = judged_runs(runs_of(metrics, steady(0.0, 8)), [("native", number) for number in bad])
@@ -220,20 +275,46 @@ def test_refused_pairs_are_left_out_unless_they_are_the_rule(metrics, judged_run
     ("pairs", "bad", "outcome"),
     [
         (1, 1, Outcome.UNDECIDED),
-        # Chance loses two runs now and then, and hardly four.
-        (3, 3, Outcome.UNDECIDED),
-        (4, 4, Outcome.INVALID),
+        (2, 2, Outcome.UNDECIDED),
         # A single valid pair of three asks for others.
         (3, 2, Outcome.UNDECIDED),
-        (4, 2, Outcome.WITHIN),
+        # None of four is no bad luck any more.
+        (4, 4, Outcome.INVALID),
+        (4, 2, Outcome.UNDECIDED),
         (5, 2, Outcome.WITHIN),
+        (17, 9, Outcome.UNDECIDED),
+        (18, 9, Outcome.INVALID),
+        (18, 8, Outcome.WITHIN),
     ],
 )
-def test_pairs_that_lost_a_run_are_replaced_unless_all_of_four_did(metrics, judged_runs, pairs, bad, outcome):
+def test_more_than_half_of_the_pairs_must_count(metrics, judged_runs, pairs, bad, outcome):
     refused = [("native", number) for number in range(bad)]
     verdict = judged_runs(runs_of(metrics, steady(0.0, pairs)), refused)
     assert verdict.outcome is outcome
-    assert verdict.next_pairs == (2 if outcome is Outcome.UNDECIDED else None)
+    following = {0: 2, 1: 2, 2: 4, 8: 12}[pairs - bad] if outcome is Outcome.UNDECIDED else None
+    assert verdict.next_pairs == following
+    says = f"{pairs - bad} of {pairs} pairs count, and more than half must"
+    assert (verdict.reasons[0] == says) == ((pairs, bad) in ((4, 2), (17, 9)))
+
+
+def test_half_of_a_fixed_number_of_pairs_is_too_few(metrics):
+    runs = samples_of(metrics["hpl"], [[0.0]] * 4)
+    runs = [replace(run, invalid=("loud",) * (run.number < 2)) for run in runs]
+    series = pair_up(metrics["hpl"], "here", (), runs)
+    assert alone(series, FIVE, PRIOR, looks=(4,)).outcome is Outcome.INVALID
+
+
+def test_pairs_that_an_interruption_cut_off_are_none_of_those_of_which_half_must_count(metrics):
+    runs = runs_of(metrics, steady(0.0, 12, 0.002))
+    series = pair_up(
+        metrics["hpl"], "here", (), [run for run in runs if run.number < 4 or run.side == "native"]
+    )
+    verdict = alone(series, FIVE, PRIOR)
+    assert (verdict.outcome, verdict.reasons[0]) == (
+        Outcome.UNDECIDED,
+        "4 of 12 pairs count, and more than half must",
+    )
+    assert alone(replace(series, cut_off=frozenset(range(4, 12))), FIVE, PRIOR).passes
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])

@@ -37,16 +37,23 @@ SIZES = tuple(2.0**i for i in range(12))
             "lammps_loop_time",
             [0.1],
             "UNDECIDED lammps_loop_time@here: virtual is 10.5% slower; native 10, virtual 11.05 s; "
-            "budget at most 5% slower (margin 5%); 1 pair\n1 of the 2 pairs that the first decision needs",
+            "budget at most 5% slower (margin 5%); 1 pair\n1 of the 2 pairs that the first decision needs; "
+            "next: pair 1, virtual first",
         ),
         # More pairs may not be run: the message says what is needed, and promises nothing.
         (
             "hpl",
             [0.3] * 2,
             "UNDECIDED hpl@here: virtual is 25.9% slower (22.6% to 29.1%); native 10, virtual 7.408 "
-            "GFLOP/s; budget at most 5% slower (margin 5%); 2 pairs\nthe next decision needs 4 pairs",
+            "GFLOP/s; budget at most 5% slower (margin 5%); 2 pairs\nthe next decision needs 4 pairs; "
+            "next: pairs 2 and 3, native first",
         ),
-        ("hpl", [], "UNDECIDED hpl@here: 0 of the 2 pairs that the first decision needs"),
+        (
+            "hpl",
+            [],
+            "UNDECIDED hpl@here: 0 of the 2 pairs that the first decision needs; "
+            "next: pairs 0 and 1, virtual first in 1",
+        ),
     ],
 )
 def test_messages(metrics, make, metric, differences, text):
@@ -168,8 +175,16 @@ def test_reasons_that_differ_only_in_numbers_stand_together(metrics):
 @pytest.mark.parametrize(
     ("pairs", "reasons"),
     [
-        (3, "\n1 of the 2 pairs that the first decision needs; pair 0 left out: {}; pair 1 left out: "),
-        (2, "INVALID hpl@here: pair 0 left out: {}; pair 1 left out: "),
+        (
+            3,
+            "\n1 of the 2 pairs that the first decision needs; next: pair 3, virtual first; pair 0 "
+            "left out: {}; pair 1 left out: ",
+        ),
+        (
+            2,
+            "UNDECIDED hpl@here: 0 of the 2 pairs that the first decision needs; next: pairs 2 and 3, "
+            "virtual first in 3; pair 0 left out: {}; pair 1 left out: ",
+        ),
     ],
 )
 def test_all_reasons_stand_on_one_line(metrics, pairs, reasons):
@@ -328,9 +343,9 @@ def test_its_keys_are_a_contract(curve):
     plain = json.loads(record.model_dump_json())
     assert list(plain) == [
         *("metric", "setting", "gate", "outcome", "unit", "better", "native", "virtual", "overhead"),
-        *("change", "budget", "limit", "margin", "pairs", "next_pairs", "boots", "spread", "points"),
-        *("findings", "reasons", "waiver", "waived", "hosts", "native_hosts", "virtual_hosts", "confounded"),
-        "message",
+        *("change", "budget", "limit", "margin", "pairs", "next_pairs", "next_order", "boots", "spread"),
+        *("points", "findings", "reasons", "waiver", "waived", "hosts", "native_hosts", "virtual_hosts"),
+        *("confounded", "message"),
     ]
     assert list(plain["overhead"]) == ["log", "lower", "upper", "ratio", "low", "high"]
     assert (plain["gate"], plain["change"]["log"]) == ("change", 0)

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_series import samples_of
+from made_series import in_order, samples_of
 
 from virtqual.verdict.pairs import SIDES, Machines, PairingError, Sample, pair_up, split_turn
 
@@ -82,21 +82,9 @@ def test_overlapping_runs_of_two_pairs_spoil_both(metrics, runs):
     }
 
 
-def in_order(runs, firsts):
-    """Return the runs one after the other, each pair led by the side that `firsts` has for it."""
-    by_side = {(run.number, run.side): run for run in runs}
-    clock, ordered = 0.0, []
-    for number, first in enumerate(firsts):
-        for side in ("nv", "vn")[first == "v"]:
-            run = by_side[number, {"n": "native", "v": "virtual"}[side]]
-            ordered.append(replace(run, start=clock, end=clock + 5))
-            clock += 10
-    return ordered
-
-
 def turns(metrics, firsts):
     runs = samples_of(metrics["hpl"], [[0.0]] * len(firsts))
-    return pair_up(metrics["hpl"], "here", (), in_order(runs, firsts))
+    return pair_up(metrics["hpl"], "here", (), in_order(runs, firsts.upper()))
 
 
 @pytest.mark.parametrize("firsts", ["nnn", "nvvn", "nvnn", "vnnvn", "nnnnnnvv", "vvvvvnv"])

@@ -13,6 +13,7 @@ from made_series import (
     TODAY,
     at,
     counts,
+    in_order,
     judge_session,
     samples_of,
     stated,
@@ -52,9 +53,9 @@ def waive(case, *waivers):
     ("series", "needs", "outcome"),
     [
         # Level and pairs of each series: first pairs, a clean session, flagged, convicted.
-        ([(0.0, 0), (0.0, 1)], [Need("hpl@0", 0, 1), Need("hpl@1", 1, 1)], Outcome.UNDECIDED),
+        ([(0.0, 0), (0.0, 1)], [Need("hpl@0", 0, 1, "NV"), Need("hpl@1", 1, 1, "V")], Outcome.UNDECIDED),
         ([(0.0, 4)] * 20, [], Outcome.WITHIN),
-        ([(0.5, 2), (0.0, 4)], [Need("hpl@0", 2, 3)], Outcome.UNDECIDED),
+        ([(0.5, 2), (0.0, 4)], [Need("hpl@0", 2, 3, "NN")], Outcome.UNDECIDED),
         ([(0.5, 8), (0.0, 4)], [], Outcome.OVER),
     ],
 )
@@ -79,11 +80,24 @@ def test_needs_come_to_an_end(case):
         assert 2 <= pairs <= 18
 
 
-def test_pairs_refused_are_asked_for_again(metrics):
-    runs = samples_of(metrics["hpl"], [[0.0]] * 4)
-    runs = [replace(run, invalid=("loud",)) if run.number == 1 else run for run in runs]
+@pytest.mark.parametrize(
+    ("order", "lost", "needs", "says"),
+    [
+        ("NVNN", [1], "V", "pair 4, virtual first"),
+        ("NVNN", [2], "N", "pair 4, native first"),
+        # Replaced once, and lost again.
+        ("NVNNV", [1, 4], "V", "pair 5, virtual first"),
+        ("NVNNVV", [1, 4, 5], "V", "pair 6, virtual first"),
+        # Of a harness that takes turns: the pairs that count have the orders of the first four in the end.
+        ("NVNV", [1], "N", "pair 4, native first"),
+    ],
+)
+def test_pairs_refused_are_asked_for_again_in_their_order(metrics, order, lost, needs, says):
+    runs = in_order(samples_of(metrics["hpl"], [[0.0]] * len(order)), order)
+    runs = [replace(run, invalid=("loud",)) if run.number in lost else run for run in runs]
     session = judge_session([Case(pair_up(metrics["hpl"], "here", (), runs), FIVE, PRIOR)], min_pairs=4)
-    assert session.needs == (Need("hpl@here", 4, 4),)
+    assert session.needs == (Need("hpl@here", len(order), len(order + needs) - 1, needs),)
+    assert f"; next: {says}; pair" in session.verdicts[0].message
 
 
 @pytest.mark.parametrize("pairs", [8, 11])
@@ -97,7 +111,8 @@ def test_a_rotation_needs_whole_rounds(metrics, pairs):
     session = judge_session([Case(pair_up(metrics["hpl"], "here", (), runs), FIVE, PRIOR)])
     (verdict,), (need,) = session.verdicts, session.needs
     assert (set(verdict.hosts), verdict.pairs) == (set("abxy"), 8)
-    assert (need.first, need.last) == (pairs, pairs + 7)
+    assert (need.first, need.last, need.order, verdict.next_order) == (pairs, pairs + 7, "", "")
+    assert "next: " not in verdict.message
 
 
 # -- the session's one answer ----------------------------------------------------------------------------
