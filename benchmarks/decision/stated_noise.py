@@ -2,17 +2,16 @@
 
 Nothing of the data is part of this project. A user clones one or more of
 
-- https://github.com/Azure/AzurePublicDataset (folder ``vm-noise-data``; Freischuetz et al., EuroSys 2025): 12 VMs
-  that ran for 483 days, hours between runs, and 43,617 VMs that ran each program once;
-- https://github.com/ordersage/paper-artifact (Duplyakin et al., USENIX ATC 2023): three bare-metal hosts of
+- https://github.com/Azure/AzurePublicDataset (folder ``vm-noise-data``; Freischuetz et al., EuroSys 2025): 12
+  VMs that ran for 483 days, hours between runs, and 43,617 VMs that ran each program once;
+- https://github.com/ordersage/paper-artifact (Duplyakin et al., USENIX ATC 2023): bare-metal hosts of
   CloudLab, rebooted before each run, so that neighbouring runs are neighbouring boots of one host;
-- https://github.com/DanieleDeSensi/cloud_noise_data (De Sensi et al., SIGMETRICS 2022): MPI ping-pongs in
-  supercomputers and clouds, 500 of them a run;
-- https://github.com/Derek-Jones/ESEUR-code-data: an FFT after ten reboots of one host (Kalibera et al., 2005), and
-  NPB EP on 2,386 processors of one cluster (Marathe et al., 2017).
+- https://github.com/DanieleDeSensi/cloud_noise_data (De Sensi et al., SIGMETRICS 2022): MPI
+  ping-pongs in supercomputers and clouds, of which 500 are taken as a run;
+- https://github.com/Derek-Jones/ESEUR-code-data: an FFT after ten reboots of one host (Kalibera et al.,
+  2005), and NPB EP on 2,386 processors of one cluster (Marathe et al., 2017)
 
-and names the folders: ``python benchmarks/decision/stated_noise.py --azure DIR --cloudlab DIR --mpi DIR --eseur DIR``.
-The output is Markdown.
+and names their folders by ``--azure``, ``--cloudlab``, ``--mpi`` and ``--eseur``. The output is Markdown.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ from scipy import optimize, special
 MAD_TO_SIGMA = 1.4826
 MIN_RUNS = 40
 RUNS_OF_MEAN = 500  # ping-pongs, about as long as a run of the OSU benchmarks
-#: Families of the Azure programs, by suite, test and unit; the others have no counterpart in the catalogue, run for
-#: microseconds (perf-bench memcpy), or are held by a rate limit (fio on the cloud's disks).
+#: Families of the Azure programs, by suite, test and unit. The others have no counterpart in the catalogue,
+#: run for microseconds (perf-bench memcpy), or are held by a rate limit (fio on the cloud's disks).
 AZURE = {
     r"Memory_Latency_Checker.*Bandwidth": "memory",
     r"Memory_Latency_Checker.*Idle_Latency": "memory-latency",
@@ -108,7 +107,9 @@ def read_azure(path: Path) -> dict[str, np.ndarray]:
 def find_azure(directory: Path) -> Iterator[tuple[str, str, Found]]:
     """Yield family, SKU and region, and what is found, for each program."""
     for path in sorted(directory.glob("*/*/vm_lifespan=long/*/*/*.csv")):
-        suite, test, _, region, sku, unit = (part.split("=", 1)[1] for part in path.with_suffix("").parts[-6:])
+        suite, test, _, region, sku, unit = (
+            part.split("=", 1)[1] for part in path.with_suffix("").parts[-6:]
+        )
         family = family_of(f"{suite} {test} {unit}", AZURE)
         short = Path(str(path).replace("vm_lifespan=long", "vm_lifespan=short"))
         if family is None or not short.exists():
@@ -118,7 +119,9 @@ def find_azure(directory: Path) -> Iterator[tuple[str, str, Found]]:
             if len(logs) >= MIN_RUNS:
                 found.add_pairs(logs)
         with short.open(encoding="utf-8") as file:
-            rows = sorted((row["starttime"], float(row["value"])) for row in csv.DictReader(file) if row["value"])
+            rows = sorted(
+                (row["starttime"], float(row["value"])) for row in csv.DictReader(file) if row["value"]
+            )
         new = np.diff(np.log([value for _, value in rows if value > 0]))[::2]
         if found.robust:
             found.boots.append(beyond(robust_sigma(new), float(np.median(found.robust))))
@@ -181,7 +184,9 @@ def find_eseur(directory: Path) -> Iterator[tuple[str, str, Found]]:
         rows = list(csv.DictReader(file))
     for watts in (65, 115):
         found = Found()
-        seconds = np.log([float(row[f"secs{watts}"]) for row in rows if row[f"secs{watts}"] not in ("", "NA")])
+        seconds = np.log(
+            [float(row[f"secs{watts}"]) for row in rows if row[f"secs{watts}"] not in ("", "NA")]
+        )
         found.boots, found.boots_plain = [robust_sigma(seconds)], [float(seconds.std(ddof=1))]
         yield "linpack", f"NPB EP, 2,386 processors, {watts} W", found
 
@@ -197,8 +202,10 @@ def main() -> None:
         for family, source, found in find(options[name]) if options[name] else ():
             for part in vars(found):
                 getattr(sources[family, source], part).extend(getattr(found, part))
-    print("| family | source | series | pair, robust: median; 90 % | plain | sigma, df over machines |"
-          " boots, robust: median (range) | plain |\n|---|---|---|---|---|---|---|---|")
+    print(
+        "| family | source | series | pair, robust: median; 90 % | plain | sigma, df over machines |"
+        " boots, robust: median (range) | plain |\n|---|---|---|---|---|---|---|---|"
+    )
     for (family, source), found in sorted(sources.items()):
         print(describe(family, source, found))
 

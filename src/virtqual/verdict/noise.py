@@ -37,8 +37,8 @@ class Prior(Target):
     common: NotNegative = 0.0
     #: Standard deviation that a new boot of the virtual machine makes on the same host.
     between: NotNegative = 0.0
-    #: The same where a boot may change the host, because nobody says which hosts carry the virtual machines. If it
-    #: is missing, `between` is of such boots: a system's own history has what its boots do.
+    #: The same where a boot may change the host, because the hosts of virtual machines are unknown. If it is
+    #: missing, `between` counts: a system's own history has what its boots do, wherever they are.
     between_hosts: NotNegative | None = None
     #: Its degrees of freedom: boots less one if it was measured, `STATED_BETWEEN_DF` if it is an opinion,
     #: infinite (in files ``bound``) if boots do not exceed it.
@@ -54,7 +54,7 @@ class Prior(Target):
         return self
 
     def boots(self, *, hosts_known: bool) -> float:
-        """Return the standard deviation of a boot; the design of a session accounts for hosts that are known."""
+        """Return the standard deviation of a boot; of hosts that are known, a session's design takes care."""
         return self.between if hosts_known or self.between_hosts is None else self.between_hosts
 
     def covariance(self, width: int) -> Floats:

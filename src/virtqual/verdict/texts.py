@@ -154,7 +154,7 @@ def _list_boot_advice(case: Case) -> tuple[str, ...]:
     if case.between <= case.prior.between or boots >= MIN_BOOTS:
         return ()
     return (
-        f"which hosts carry the virtual machines is unknown, so another boot may differ by {case.between:.1%}: "
+        f"the hosts of the virtual machines are unknown, so another boot may differ by {case.between:.1%}: "
         "name the hosts (extras.nodes_of_hosts; `host` in a file of pairs), create the VMs anew "
         "(extras.recreate_vms), or record the noise (virtqual propose)",
     )
