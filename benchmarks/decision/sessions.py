@@ -15,13 +15,16 @@ from typing import NamedTuple
 import noise_models as models
 import numpy as np
 
+from virtqual import paths
 from virtqual.history.pair_noise import estimate_noise, find_stalls, usual_noise
+from virtqual.references import load_references
 from virtqual.verdict.alternation import choose_order, list_standard_order
 from virtqual.verdict.budget import MAX_CHANGE_MARGIN
 from virtqual.verdict.estimate import Floats, Noise, append_mean
-from virtqual.verdict.noise import STATED_BETWEEN_DF
+from virtqual.verdict.noise import Prior
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.overhead import Runs
+from virtqual.verdict.pairs import Series
 from virtqual.verdict.places import Places, recognise
 from virtqual.verdict.rule import LOOKS, MIN_PAIRS_TO_QUALIFY, Batch, Ruling, judge
 from virtqual.verdict.slow_runs import SLOW_ALPHA, p_value, slowness
@@ -33,11 +36,17 @@ CURVE_LIMIT = float(np.log1p(0.10))
 CURVE_MARGIN = float(np.log1p(0.20)) - CURVE_LIMIT
 HISTORY_SESSIONS, HISTORY_PAIRS = 20, 4
 MAX_PAIRS = LOOKS[-1]
-STATED_NOISE = Noise(0.03, 6.0)  # of most families in references/noise
-STATED_BOOTS = 0.003
 OUTCOME_OF = np.array([ruling.outcome for ruling in Ruling])
 Rng = np.random.Generator
 Disturbance = Callable[[Rng, tuple[int, ...], np.ndarray], np.ndarray]
+
+
+@cache
+def stated(family: str = "memory") -> Prior:
+    """Return what is stated of a family's noise, as shipped."""
+    references = load_references(paths.references())
+    metric = next(metric for metric in references.metrics.values() if metric.family == family)
+    return references.prior(Series(metric, "here"))
 
 
 class Simulated(NamedTuple):
@@ -185,7 +194,9 @@ def scalars(
     step = step or models.TIMERS.get(name, 0.0)
     native, runs_virtual = models.sides(models.round_to_timer(step, y[..., 2 * warm_up :]))
     histories = histories_of(name, sd, disturbance if history == "recorded" else None)
-    noise = STATED_NOISE if history == "stated" else noise_of(rng, histories, shape)
+    noise = noise_of(rng, histories, shape)
+    if history == "stated":
+        noise = Noise(stated().sigma, stated().df)
     return Drawn(native, runs_virtual, noise)
 
 
@@ -312,11 +323,18 @@ def booted(
 
 
 def as_shipped(
-    rng: Rng, sessions: int, overhead: np.ndarray, *, boot_sd: float = STATED_BOOTS, **options: float
-) -> Drawn:
-    """Draw sessions judged with boots as reviewed files state them: of 0.3 %, with 4 degrees of freedom."""
-    stated = {"between": STATED_BOOTS, "df": STATED_BETWEEN_DF}
-    return booted(rng, sessions, overhead, boot_sd=boot_sd, **stated, **options)
+    rng: Rng, sessions: int, overhead: np.ndarray, *, family: str = "memory", hosts_known: bool = True,
+    boot_sd: float | None = None, **options: float,
+) -> Drawn:  # fmt: skip
+    """Draw sessions judged with the noise and the boots that reviewed files state of a family.
+
+    Boots vary in truth as stated, unless `boot_sd` says more.
+    """
+    prior = stated(family)
+    between = prior.boots(hosts_known=hosts_known)
+    boots = {"boot_sd": between if boot_sd is None else boot_sd, "between": between, "df": prior.between_df}
+    drawn = booted(rng, sessions, overhead, **boots, **options)
+    return replace(drawn, noise=replace(drawn.noise, sigma=prior.sigma, df=prior.df))
 
 
 def spiked(

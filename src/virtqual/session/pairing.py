@@ -18,7 +18,7 @@ from virtqual.verdict.pairs import Sample, Series, pair_up
 from virtqual.verdict.places import places_of
 
 _NOISE_SOURCE = "stated: nothing is known of the metric"
-#: Noise of a metric that no reviewed file knows, by gate: that of most families of
+#: Noise of a metric that no reviewed file knows, by gate: between those of the families of
 #: references/noise/default.yaml, and of little weight, since it may come from any machine. 1.5 % of sessions
 #: have a false OVER if 11 series are all just at their budgets and pairs vary by 12 %; with six degrees of
 #: freedom 7 % would have one. Boots are taken to differ where two sessions are compared.

@@ -69,6 +69,12 @@ class Case:
         return sigma_of(self.prior, self.series.width)
 
     @property
+    def between(self) -> float:
+        """The known standard deviation of a boot."""
+        sessions = [runs.places for runs in (self.runs, self.earlier) if runs]
+        return self.prior.boots(hosts_known=all(places.are_known for places in sessions))
+
+    @property
     def clock_bias(self) -> Floats:
         """How far clocks may have moved the overhead or its change, in log units, shape (n_points,)."""
         return self.series.clock_bias + (self.baseline.clock_bias if self.baseline else 0.0)
@@ -84,7 +90,7 @@ class Case:
     def shape(self) -> Hashable:
         """Cases of equal shapes can stand in one batch."""
         earlier = self.earlier and (self.earlier.logs.shape, self.earlier.places)
-        has_boots, boots_df = self.prior.between > 0, self.prior.between_df
+        has_boots, boots_df = self.between > 0, self.prior.between_df
         return self.runs.logs.shape, self.runs.places, earlier, has_boots, boots_df
 
 

@@ -133,7 +133,7 @@ def _make_batch(questions: Sequence[_Question]) -> Batch:
     noise = Noise(
         np.array([case.sigma for case in cases]),
         np.array([[case.prior.df] for case in cases]),
-        np.array([[case.prior.between] for case in cases]),
+        np.array([[case.between] for case in cases]),
         cases[0].prior.between_df,
     )
     earlier = [case.earlier for case in cases if case.earlier]

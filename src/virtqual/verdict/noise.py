@@ -35,8 +35,11 @@ class Prior(Target):
     correlation: Annotated[float, Field(ge=0, lt=1)] = 0.5
     #: Standard deviation that a pair's whole curve shares.
     common: NotNegative = 0.0
-    #: Standard deviation that a new boot of the virtual machine makes.
+    #: Standard deviation that a new boot of the virtual machine makes on the same host.
     between: NotNegative = 0.0
+    #: The same where a boot may change the host, because the hosts of virtual machines are unknown. If it is
+    #: missing, `between` counts: a system's own history has what its boots do, wherever they are.
+    between_hosts: NotNegative | None = None
     #: Its degrees of freedom: boots less one if it was measured, `STATED_BETWEEN_DF` if it is an opinion,
     #: infinite (in files ``bound``) if boots do not exceed it.
     between_df: Annotated[
@@ -49,6 +52,10 @@ class Prior(Target):
         if self.mean is not None and (self.points is None or stated):
             raise ValueError("`mean` goes with `points`, and without `correlation` and `common`.")
         return self
+
+    def boots(self, *, hosts_known: bool) -> float:
+        """Return the standard deviation of a boot; of hosts that are known, a session's design takes care."""
+        return self.between if hosts_known or self.between_hosts is None else self.between_hosts
 
     def covariance(self, width: int) -> Floats:
         """Return the covariance of one pair's differences, shape (width, width), unless `mean` states it."""

@@ -169,8 +169,8 @@ def reasons_of(case: Case, answer: RuleAnswer) -> tuple[str, ...]:
         return ()
     if answer.ruling is Ruling.OPEN:
         if answer.next_pairs:
-            return (f"the next decision needs {answer.next_pairs} pairs",)
-        return (f"still undecided at the maximum of {answer.used} pairs",)
+            return (f"the next decision needs {answer.next_pairs} pairs", *_list_boot_advice(case))
+        return (f"still undecided at the maximum of {answer.used} pairs", *_list_boot_advice(case))
     if answer.ruling is Ruling.TOO_FEW_PAIRS:
         return (too_few(len(case.series.chosen), answer.next_pairs or 0),)
     if answer.ruling is Ruling.BOOTS:
@@ -178,8 +178,20 @@ def reasons_of(case: Case, answer: RuleAnswer) -> tuple[str, ...]:
             f"over budget in fewer than {MIN_BOOTS} boots of virtual machines, which may be theirs alone",
         )
     if answer.ruling is Ruling.NOISE:
-        return (_noise_text(case, answer),)
+        return (_noise_text(case, answer), *_list_boot_advice(case))
     return (TOO_GOOD,) if answer.ruling is Ruling.TOO_GOOD else (_hosts_text(case),)
+
+
+def _list_boot_advice(case: Case) -> tuple[str, ...]:
+    """Return what helps if few boots on unknown hosts keep an answer back; nothing in other cases."""
+    boots = len(set(case.runs.places.boot))
+    if case.between <= case.prior.between or boots >= MIN_BOOTS:
+        return ()
+    return (
+        f"the hosts of the virtual machines are unknown, so another boot may differ by {case.between:.1%}: "
+        "name the hosts (extras.nodes_of_hosts; `host` in a file of pairs), create the VMs anew "
+        "(extras.recreate_vms), or record the noise (virtqual propose)",
+    )
 
 
 def _noise_text(case: Case, answer: RuleAnswer) -> str:

@@ -373,7 +373,7 @@ def test_a_class_whose_gate_is_the_change_records_a_baseline(judge):
 
 
 def test_reviewed_budgets_come_before_stated_ones(judge):
-    known = rows(1.06, 18, metric="namd_elapsed", noise=0.001)
+    known = rows(1.02, 18, metric="namd_elapsed", noise=0.001)
     other = rows(1.06, 18, metric="mine", noise=0.001)
     tight = ("--budget", "0%", "--margin", "0.01")
     series, _ = lines(judge(known + other, "--class", "kvm", *tight, "--json"))

@@ -520,3 +520,11 @@ def test_a_name_that_is_not_read_is_a_mistake_and_no_silence(tree, site):
         "budget": "is not read: did you mean budgets?",
         "noise.yml": "is not read: did you mean noise or waivers.yaml or marks.yaml?",
     }
+
+
+def test_what_is_shipped_of_boots_says_what_a_change_of_the_host_adds(references, metrics):
+    for family in metrics.families:
+        metric = next(metric for metric in metrics.values() if metric.family == family)
+        prior = references.prior(Series(metric, "here"), "kvm")
+        assert prior.between < prior.boots(hosts_known=False), family
+        assert prior.source.startswith(("pairs", "stated")), family

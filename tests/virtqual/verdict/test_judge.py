@@ -575,6 +575,40 @@ def test_what_boots_are_stated_to_vary_by_counts_with_one_boot(judged):
     assert measured.overhead.upper > unsure.overhead.upper
 
 
+MOVING = stated(0.02, between=0.003, between_hosts=0.05)
+UNKNOWN = {"native": [""] * 12, "virtual": [""] * 12}
+
+
+def test_a_boot_may_change_the_host_unless_all_hosts_are_known(judged):
+    d = steady(0.0, 12)
+    known, unknown = judged(d, prior=MOVING), judged(d, prior=MOVING, hosts=UNKNOWN)
+    assert (known.passes, unknown.passes) == (True, False)
+    assert known.overhead == judged(d, prior=stated(0.02, between=0.003)).overhead
+    assert unknown.overhead == judged(d, prior=stated(0.02, between=0.05), hosts=UNKNOWN).overhead
+    # What a site's own boots showed holds for its VMs, wherever they are.
+    own = stated(0.02, between=0.003)
+    assert judged(d, prior=own, hosts=UNKNOWN).overhead == known.overhead
+    # The design accounts for hosts that are known and differ.
+    exchanged = at(["a", "b"] * 6, ["b", "a"] * 6)
+    assert judged(d, prior=MOVING, hosts=exchanged).overhead == judged(d, prior=own, hosts=exchanged).overhead
+
+
+def test_an_earlier_session_on_unknown_hosts_leaves_the_change_to_them(metrics, make, judged):
+    before = {hosts: make(metrics["hpl"], steady(0.0, 12), hosts=hosts and UNKNOWN) for hosts in (None, True)}
+    known, unknown = (judged(steady(0.0, 12), CHANGE, MOVING, before=before[key]) for key in (None, True))
+    assert known.change.upper < unknown.change.upper
+    assert (known.passes, unknown.passes) == (True, False)
+
+
+def test_few_boots_on_unknown_hosts_are_named_with_what_helps(judged):
+    d, advice = steady(0.0, 12), "another boot may differ by 5.0%: name the hosts"
+    (reason,) = [text for text in judged(d, prior=MOVING, hosts=UNKNOWN).reasons if "hosts" in text]
+    assert advice in reason
+    three = judged(steady(0.05, 12), prior=MOVING, hosts=UNKNOWN, boots=list("abc") * 4)
+    assert three.outcome is Outcome.UNDECIDED
+    assert not [text for text in three.reasons if "hosts" in text]
+
+
 # -- change between sessions -----------------------------------------------------------------------------
 
 

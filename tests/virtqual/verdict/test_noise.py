@@ -41,10 +41,11 @@ def test_a_prior_by_size_has_its_own_noise_of_their_mean():
         ("correlation", -0.1),
         ("common", -1),
         ("between", -1),
+        ("between_hosts", -1),
         ("between_df", 0),
         # A comparison with NaN is false: without a check it would go through every sum in silence.
-        *((field, math.nan) for field in ("sigma", "common", "between", "between_df")),
-        *((field, math.inf) for field in ("df", "common", "between")),
+        *((field, math.nan) for field in ("sigma", "common", "between", "between_hosts", "between_df")),
+        *((field, math.inf) for field in ("df", "common", "between", "between_hosts")),
     ],
 )
 def test_what_is_no_prior_is_refused(field, value):

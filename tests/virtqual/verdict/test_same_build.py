@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from virtqual.verdict import Case, Outcome, judge_sessions
+from virtqual.verdict.pairs import SIDES
 from virtqual.verdict.rule import LOOKS
 
 SIZES = tuple(2.0**i for i in range(23))
@@ -19,20 +20,22 @@ def families(metrics):
     return {metric.family: metric for metric in metrics.values() if metric.judged_up_to != 0}
 
 
-def cases(rng, references, families, make, name, noise, earlier, known):
+def cases(rng, references, families, make, name, noise, earlier, known, hosts_known=True):
     """Return what judges a session against an earlier one, with `noise` times the stated noise in both.
 
-    A history of the noise knows `known` times what is stated.
+    A history of the noise knows `known` times what is stated. If the hosts are unknown, boots change them.
     """
     gates = ("change",) if references.hypervisor_class(name).gate == "change" else ("overhead", "change")
     for metric in families.values():
         points = (SIZES[:3] if metric.family == "scaling" else SIZES) if metric.kind == "curve" else ()
         prior = references.prior(make(metric, [], points), hypervisor_class=name)
         spread = noise**2 * prior.covariance(len(points) or 1)
+        boots = noise * prior.boots(hosts_known=hosts_known)
 
-        def drawn(pairs, metric=metric, points=points, spread=spread, between=noise * prior.between):
-            d = rng.multivariate_normal(np.zeros(len(spread)), spread, pairs) + rng.normal(0, between)
-            return make(metric, d, points)
+        def drawn(pairs, metric=metric, points=points, spread=spread, boots=boots):
+            d = rng.multivariate_normal(np.zeros(len(spread)), spread, pairs) + rng.normal(0, boots)
+            hosts = None if hosts_known else {side: [""] * pairs for side in SIDES}
+            return make(metric, d, points, hosts=hosts)
 
         before, now = drawn(earlier), drawn(LOOKS[-1])
         for gate in gates:
@@ -87,3 +90,12 @@ def test_where_only_stated_noise_is_known_nothing_worse_is_said_than_that(
     assert answers.keys() <= {Outcome.WITHIN, Outcome.UNDECIDED}
     # Four earlier pairs do not resolve the change of noisy metrics; eighteen do, but for an unlucky draw.
     assert answers[Outcome.WITHIN] >= (0.98 if earlier == 18 else 0.5) * len(changes)
+
+
+def test_where_boots_may_change_the_host_no_change_is_said_to_be_one(references, families, make):
+    """Two sessions of one boot each, whose VMs nobody places, may differ by all that hosts do."""
+    judged, changes = changes_of(
+        references, families, make, "kvm", noise=1.0, known=1.0, earlier=18, hosts_known=False
+    )
+    assert {verdict.outcome for verdict in changes} == {Outcome.WITHIN, Outcome.UNDECIDED}
+    assert not any(session.qualified[0] for session in judged)
