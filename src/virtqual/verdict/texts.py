@@ -15,7 +15,7 @@ from virtqual.verdict.estimate import Floats
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.notation import describe_slowdown, format_percent, format_value, sign_of
 from virtqual.verdict.outcome import Outcome
-from virtqual.verdict.pairs import Series
+from virtqual.verdict.pairs import SIDES, Series
 from virtqual.verdict.rule import FLOOR, LOOKS, MIN_BOOTS, RuleAnswer, Ruling
 from virtqual.verdict.verdict import Interval, Verdict
 
@@ -124,9 +124,11 @@ def left_out(series: Series) -> tuple[str, ...]:
 
 
 def reasons_of(case: Case, answer: RuleAnswer) -> tuple[str, ...]:
-    """Return the reasons of one answer of the rule; none for WITHIN and OVER."""
-    if answer.ruling in (Ruling.WITHIN, Ruling.OVER):
+    """Return the reasons of one answer of the rule; none for OVER, and for WITHIN what was measured."""
+    if answer.ruling is Ruling.OVER:
         return ()
+    if answer.ruling is Ruling.WITHIN:
+        return limit_note(case.series)
     if answer.ruling is Ruling.OPEN:
         if answer.next_pairs:
             return (f"the next decision needs {answer.next_pairs} pairs",)
@@ -146,6 +148,21 @@ def reasons_of(case: Case, answer: RuleAnswer) -> tuple[str, ...]:
     if answer.ruling is Ruling.NOISE:
         return (_noise_text(case, answer),)
     return (TOO_GOOD,) if answer.ruling is Ruling.TOO_GOOD else (_hosts_text(case),)
+
+
+def limit_note(series: Series) -> tuple[str, ...]:
+    """Return that a limit was measured, if most pairs show one value on both sides, of a curve at each size."""
+    pairs = np.stack([series.values[side] for side in SIDES], axis=1)
+    rows, counts = np.unique(pairs, axis=0, return_counts=True)
+    (native, virtual), count = rows[np.argmax(counts)], int(np.max(counts))
+    if count < 2 or 2 * count <= len(pairs) or np.any(native != virtual):
+        return ()
+    value = "the same values" if series.points else f"{format_value(native[0])} {series.metric.unit}"
+    share = f"all {count}" if count == len(pairs) else f"{count} of {len(pairs)}"
+    return (
+        f"native and virtual both show {value} in {share} pairs: a limit (a rate cap, or the step of a clock) "
+        "holds both sides; this measures the limit, not the hypervisor",
+    )
 
 
 def _noise_text(case: Case, answer: RuleAnswer) -> str:
