@@ -28,17 +28,17 @@ MIN_CLOCK_PAIRS = 4
 MAX_REMAINDER = 0.1
 """Share of a step that a multiple of it may be off, by the digits that were printed."""
 
-MIN_REPEATS = 2
-"""Values that must occur twice or more to show a step: a limit repeats one value, a coarse clock several."""
+MIN_OTHERS = 2
+"""Values other than the most common one that show a step: a run may miss a limit that all others reach."""
 
 MAX_CHANCE = 3e-4
-"""Chance that one side alone shows only multiples of a step although its clock is as fine as the other one."""
+"""Chance that one side shows only multiples of a step although its clock is as fine as the other one."""
 
 
 def find_steps(*sides: Floats) -> Floats:
     """Return the step of the clock at each size, shape (n_points,), from (n_values, n_points) values a side.
 
-    It is one unit of the last printed digit, or the difference of values that repeat where that is larger.
+    It is one unit of the last printed digit, or the smallest difference of values that are its multiples.
     If one side shows a larger step by itself, and hardly by chance, it has a clock of its own.
 
     Examples
@@ -80,7 +80,7 @@ def find_last_place(values: Floats) -> float:
 
 
 def _widen(place: float, values: Floats) -> Floats:
-    """Return the step at each size: the last place, or the difference of values that repeat.
+    """Return the step at each size: the last place, or the difference that divides all values.
 
     A rate or a conversion has more digits than the clock behind it: its times are multiples of a step.
     """
@@ -89,9 +89,9 @@ def _widen(place: float, values: Floats) -> Floats:
 
 
 def _find_common_step(counts: Floats) -> float:
-    """Return the step that values show by what repeats, in units of their last place; 1 if they show none."""
+    """Return the step that divides all values, in units of their last place; 1 if they show none."""
     distinct, repeats = np.unique(counts, return_counts=True)
-    if np.count_nonzero(repeats > 1) >= MIN_REPEATS:
+    if len(counts) - max(repeats) >= MIN_OTHERS:
         times = 1 / distinct[::-1]
         # Two sides may show every other step.
         for parts in (1, 2):
@@ -139,8 +139,8 @@ class CoarseClock:
         return (
             f"clock too coarse: it shows steps of {format_value(self.step)} {metric.unit}{size}, "
             f"{self.step / self.value:.1%} of {format_value(self.value)} {metric.unit}, more than a third of "
-            f"the margin of {self.margin:.1%}; print more digits, make the runs longer, or repeat the program "
-            f"{self.repetitions} times as often in a run"
+            f"the margin of {self.margin:.1%}; print more digits, make the runs longer, or take "
+            f"{self.repetitions} times as many repetitions in a run"
         )
 
 

@@ -190,7 +190,7 @@ class Series:
 
     @cached_property
     def clock_steps(self) -> Floats:
-        """The step of the clock at each size, in the unit, shape (n_points,); the larger one of two clocks."""
+        """The step of the clock at each size, in the unit, shape (n_points,); the larger of two clocks."""
         return find_steps(*(self.values[side] for side in SIDES))
 
     @property

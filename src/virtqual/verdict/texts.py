@@ -151,7 +151,7 @@ def reasons_of(case: Case, answer: RuleAnswer) -> tuple[str, ...]:
 
 
 def limit_note(series: Series) -> tuple[str, ...]:
-    """Return that a limit was measured, if most pairs show one value on both sides, of a curve at each size."""
+    """Return that a limit was measured, if most pairs show one value on both sides (a curve: one a size)."""
     pairs = np.stack([series.values[side] for side in SIDES], axis=1)
     rows, counts = np.unique(pairs, axis=0, return_counts=True)
     (native, virtual), count = rows[np.argmax(counts)], int(np.max(counts))
@@ -159,10 +159,9 @@ def limit_note(series: Series) -> tuple[str, ...]:
         return ()
     value = "the same values" if series.points else f"{format_value(native[0])} {series.metric.unit}"
     share = f"all {count}" if count == len(pairs) else f"{count} of {len(pairs)}"
-    return (
-        f"native and virtual both show {value} in {share} pairs: a limit (a rate cap, or the step of a clock) "
-        "holds both sides; this measures the limit, not the hypervisor",
-    )
+    limit = "a limit (a rate cap, or the step of a clock) holds both sides"
+    shown = f"native and virtual both show {value} in {share} pairs"
+    return (f"{shown}: {limit}; this measures the limit, not the hypervisor",)
 
 
 def _noise_text(case: Case, answer: RuleAnswer) -> str:
