@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
 from virtqual.history.boots import measure_boots, moderate
 from virtqual.history.pair_noise import estimate_noise, find_stalls, usual_noise
+from virtqual.verdict.clock import find_last_place
 from virtqual.verdict.estimate import MIN_PAIR_SIGMA, Floats, append_mean
 from virtqual.verdict.pairs import SIDES, Series
 
@@ -107,22 +107,8 @@ def estimate_rounding(values: Floats) -> Floats:
     Both sides are rounded by up to half a unit of the last place. `values` has the shape (n_runs, n_points),
     the result the shape (n_points,).
     """
-    noise = last_place(values) / np.median(values, axis=0) / math.sqrt(6)
+    noise = find_last_place(values) / np.median(values, axis=0) / math.sqrt(6)
     return np.maximum(noise, MIN_PAIR_SIGMA)
-
-
-def last_place(values: Floats) -> float:
-    """Return one unit of the last decimal place that values show, 1 at most.
-
-    The smallest difference of two values would be too large if there are few, and a single value has none.
-
-    Examples
-    --------
-    >>> last_place(np.array([0.39, 0.4, 12.0])), last_place(np.array([8000.0]))
-    (0.01, 1.0)
-    """
-    places = [Decimal(repr(float(value))).normalize().as_tuple().exponent for value in np.unique(values)]
-    return float(10.0 ** min(0, *(int(place) for place in places)))
 
 
 def round_up(value: float) -> float:

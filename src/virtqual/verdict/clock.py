@@ -7,9 +7,7 @@ are rounded in one direction: the step is an error of the value, not noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
@@ -21,9 +19,6 @@ from virtqual.verdict.notation import format_value
 DIGITS = 7
 """Significant digits of the smallest value that count: further ones come from arithmetic."""
 
-HONEST_SHARE = 1e-3
-"""Share of a value in which it does not repeat unless a clock makes it: runs differ by about as much."""
-
 MAX_MARGIN_SHARE = 1 / 3
 """Largest share of its margin that a clock's step may be; two thirds are left for the noise."""
 
@@ -33,22 +28,18 @@ MIN_CLOCK_PAIRS = 4
 MAX_REMAINDER = 0.1
 """Share of a step that a multiple of it may be off, by the digits that were printed."""
 
-MIN_REPEATS = 2
-"""Repeated values that show a step: one alone is often chance, since a curve has many sizes."""
+MIN_OTHERS = 2
+"""Values other than the most common one that show a step: a run may miss a limit that all others reach."""
 
 MAX_CHANCE = 3e-4
-"""Chance that a fine clock shows only multiples of a step that one side alone shows."""
-
-FINE_SHARE = 1e-5
-"""Share of a value below which digits are so fine that repeated values of one side alone show a step."""
+"""Chance that one side shows only multiples of a step although its clock is as fine as the other one."""
 
 
-def find_steps(values: Floats) -> Floats:
-    """Return the step of the clock at each size, shape (n_points,), from (n_values, n_points) values.
+def find_steps(*sides: Floats) -> Floats:
+    """Return the step of the clock at each size, shape (n_points,), from (n_values, n_points) values a side.
 
-    The sizes share a clock, whose step divides all values. Many digits of a rate hide the step; values that
-    repeat all the same reveal it: their smallest difference is the step, if it divides the others. Of a rate
-    the times are multiples of a step.
+    It is one unit of the last printed digit, or the smallest difference of values that are its multiples.
+    If one side shows a larger step by itself, and hardly by chance, it has a clock of its own.
 
     Examples
     --------
@@ -56,78 +47,69 @@ def find_steps(values: Floats) -> Floats:
     [0.01, 0.01]
     >>> find_steps(np.array([[2000 / 3], [2000 / 3], [500.0], [500.0]])).round(1).tolist()
     [166.7]
-    >>> find_steps(np.array([[1.23], [1.23], [1.23], [17.648], [17.804], [18.982]])).round(3).tolist()
-    [0.002]
+    >>> find_steps(np.array([[3000.0]] * 4), np.array([[3000.0]] * 4)).tolist()
+    [1.0]
     """
-    unit, columns = _count_units(values)
-    counts = list(chain(*columns))
-    divisor = math.gcd(*counts)
-    steps = np.full(len(columns), divisor * unit)
-    if _find_last_place(divisor) >= HONEST_SHARE * min(counts):
-        return steps
-    return _widen(steps, columns, unit)
-
-
-def find_side_steps(values: Floats, common: Floats) -> Floats:
-    """Return the steps of the clock by the values of one side, where they are larger than the `common` ones.
-
-    Finer values of the other side hide the step of a clock that only this side has.  Values that a clock of
-    the common steps would hardly show reveal it, and so do fine values that repeat.
-
-    Examples
-    --------
-    >>> find_side_steps(np.array([[0.21], [0.21], [0.22], [0.21]]), np.array([1e-6])).tolist()
-    [0.01]
-    >>> find_side_steps(np.array([[1.2], [1.2], [1.2], [1.2]]), np.array([0.01])).tolist()
-    [0.01]
-    """
-    unit, columns = _count_units(values)
-    counts = list(chain(*columns))
-    divisor, distinct = math.gcd(*counts), len(set(counts))
-    last_place = _find_last_place(divisor)
-    # A single value has no smaller divisor than itself: its last digit shows the step at least.
-    step = (divisor if distinct > 1 else last_place) * unit
-    # The first value is a multiple of its own divisors.
-    if (common.min() / step) ** max(distinct - 1, 1) < MAX_CHANCE:
-        return np.maximum(common, step)
-    return _widen(common, columns, unit) if last_place < FINE_SHARE * min(counts) else common
-
-
-def _count_units(values: Floats) -> tuple[float, list[list[int]]]:
-    """Return the last of the digits that count, and for each size the values as multiples of it."""
-    unit = 10.0 ** (math.floor(math.log10(values.min())) + 1 - DIGITS)
-    return unit, [[round(value / unit) for value in column] for column in values.T.tolist()]
-
-
-def _find_last_place(divisor: int) -> int:
-    """Return the largest power of ten that divides a number."""
-    place = 1
-    while divisor % (10 * place) == 0:
-        place *= 10
-    return place
-
-
-def _widen(steps: Floats, columns: Sequence[Sequence[int]], unit: float) -> Floats:
-    """Return the steps with those that repeated values reveal, at each size where they do."""
-    steps = steps.copy()
-    for column, counts in enumerate(columns):
-        distinct = sorted(set(counts))
-        if len(counts) - len(distinct) >= MIN_REPEATS and _are_multiples(distinct):
-            steps[column] = min(np.diff(distinct), default=distinct[0]) * unit
+    values = np.concatenate(sides)
+    place = find_last_place(values)
+    steps = _widen(place, values)
+    for side in sides:
+        own = _widen(find_last_place(side), side)
+        # The first value is a multiple of its own divisors.
+        others = [max(len(np.unique(column)) - 1, 1) for column in side.T]
+        steps = np.where((place / own) ** others < MAX_CHANCE, np.maximum(steps, own), steps)
     return steps
 
 
-def _are_multiples(counts: Sequence[int]) -> bool:
-    """Return whether the smallest difference of rising numbers, or of their inverses, divides the others.
+def find_last_place(values: Floats) -> float:
+    """Return one unit of the last decimal place that values show, 1 at most for everyday sizes.
 
-    Where one side repeats and the other does not, the smallest difference is noise of the other side.
+    A zero at the end is not seen, and a whole number may be exact: 3000 shows a step of 1.
+
+    Examples
+    --------
+    >>> find_last_place(np.array([0.39, 0.4, 12.0])), find_last_place(np.array([8000.0]))
+    (0.01, 1.0)
     """
-    values = np.array(counts, dtype=np.float64)
-    for rising in (values, 1 / values[::-1]):
-        ratios = (rising - rising[0]) / np.min(np.diff(rising), initial=np.inf)
-        if np.all(np.abs(ratios - np.round(ratios)) < MAX_REMAINDER):
-            return True
-    return False
+    finest = math.floor(math.log10(values.min())) + 1 - DIGITS
+    counts = np.unique(np.round(values / 10.0**finest))
+    place = finest
+    while place < 0 and np.all(counts % 10 ** (place + 1 - finest) == 0):
+        place += 1
+    return float(10.0**place)
+
+
+def _widen(place: float, values: Floats) -> Floats:
+    """Return the step at each size: the last place, or the difference that divides all values.
+
+    A rate or a conversion has more digits than the clock behind it: its times are multiples of a step.
+    """
+    counts = np.round(values / place).T
+    return np.array([place * _find_common_step(column) for column in counts])
+
+
+def _find_common_step(counts: Floats) -> float:
+    """Return the step that divides all values, in units of their last place; 1 if they show none."""
+    distinct, repeats = np.unique(counts, return_counts=True)
+    if len(counts) - max(repeats) >= MIN_OTHERS:
+        times = 1 / distinct[::-1]
+        # Two sides may show every other step.
+        for parts in (1, 2):
+            if _has_step(distinct, 1.0, parts) or _has_step(times, times[-1] ** 2, parts):
+                return max(1.0, float(np.min(np.diff(distinct))) / parts)
+    return 1.0
+
+
+def _has_step(values: Floats, error: float, parts: int) -> bool:
+    """Return whether all of the rising values are multiples of a part of their smallest difference.
+
+    Levels of a disk that is throttled now and then repeat, too, but are multiples of nothing. `error` is that
+    of a value.
+    """
+    step = np.min(np.diff(values)) / parts
+    ratios = values / step
+    allowed = np.minimum((1 + ratios) * error / step, MAX_REMAINDER)
+    return bool(np.all(np.abs(ratios - np.round(ratios)) <= allowed))
 
 
 @dataclass(frozen=True)
@@ -135,7 +117,7 @@ class CoarseClock:
     """A step that is too large a share of the margin, at the worst size."""
 
     metric: Metric
-    #: The unit is the metric's; the step is the value itself if all values are equal.
+    #: In the metric's unit.
     step: float
     #: The native value, in the metric's unit.
     value: float
@@ -153,17 +135,12 @@ class CoarseClock:
     def describe(self) -> str:
         """Return the step with its shares of value and margin, and what helps."""
         metric = self.metric
-        value = f"{format_value(self.value)} {metric.unit}"
         size = "" if self.size is None else f" at {format_value(self.size)} {metric.axis_unit}"
-        if math.isclose(self.step, self.value):
-            return (
-                f"clock too coarse: values{size} are {value} or a multiple, and nothing shows the clock's "
-                "step; print more digits, or make the runs longer"
-            )
         return (
             f"clock too coarse: it shows steps of {format_value(self.step)} {metric.unit}{size}, "
-            f"{self.step / self.value:.1%} of {value}, more than a third of the margin of {self.margin:.1%}; "
-            f"{self.repetitions} times as many repetitions in a run would do"
+            f"{self.step / self.value:.1%} of {format_value(self.value)} {metric.unit}, more than a third of "
+            f"the margin of {self.margin:.1%}; print more digits, make the runs longer, or take "
+            f"{self.repetitions} times as many repetitions in a run"
         )
 
 
@@ -174,8 +151,6 @@ def find_coarse_clock(
 
     `steps` are those of `find_steps`, and `native` the typical values of a native run.
     """
-    if np.all(steps < HONEST_SHARE * native):
-        return None
     margins = np.array([budget.term(point).margin for point in points or (None,)])
     worst = int(np.argmax(steps / native / margins))
     step, value, margin = (float(column[worst]) for column in (steps, native, margins))

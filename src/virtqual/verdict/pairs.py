@@ -17,7 +17,7 @@ import numpy as np
 from virtqual.errors import UsageError
 from virtqual.verdict.alternation import choose_order, list_standard_order
 from virtqual.verdict.budget import Budget
-from virtqual.verdict.clock import HONEST_SHARE, CoarseClock, find_coarse_clock, find_side_steps, find_steps
+from virtqual.verdict.clock import CoarseClock, find_coarse_clock, find_steps
 from virtqual.verdict.estimate import Floats, median
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.notation import sign_of
@@ -196,15 +196,13 @@ class Series:
 
     @cached_property
     def clock_steps(self) -> Floats:
-        """The step of the clock at each size, in the unit; the larger one if the sides have two clocks."""
-        common = find_steps(np.concatenate([self.values[side] for side in SIDES]))
-        return np.fmax(*(find_side_steps(self.values[side], common) for side in SIDES))
+        """The step of the clock at each size, in the unit, shape (n_points,); the larger of two clocks."""
+        return find_steps(*(self.values[side] for side in SIDES))
 
     @property
     def clock_bias(self) -> Floats:
         """How far the clock may have moved the overhead, in log units by size: half a step a side."""
-        shares = self.clock_steps * sum(1 / self.medians[side] for side in SIDES) / 2
-        return np.where(shares < HONEST_SHARE, 0.0, shares)
+        return self.clock_steps * sum(1 / self.medians[side] for side in SIDES) / 2
 
     def check_clock(self, budget: Budget) -> CoarseClock | None:
         """Return the clock if its step is too large for the margins of a budget."""

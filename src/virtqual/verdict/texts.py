@@ -164,9 +164,11 @@ def left_out(series: Series) -> tuple[str, ...]:
 
 
 def reasons_of(case: Case, answer: RuleAnswer) -> tuple[str, ...]:
-    """Return the reasons of one answer of the rule; none for WITHIN and OVER."""
-    if answer.ruling in (Ruling.WITHIN, Ruling.OVER):
+    """Return the reasons of one answer of the rule; none for OVER, and for WITHIN what was measured."""
+    if answer.ruling is Ruling.OVER:
         return ()
+    if answer.ruling is Ruling.WITHIN:
+        return limit_note(case.series)
     if answer.ruling is Ruling.OPEN:
         if answer.next_pairs:
             return (f"the next decision needs {answer.next_pairs} pairs", *_list_boot_advice(case))
@@ -192,6 +194,20 @@ def _list_boot_advice(case: Case) -> tuple[str, ...]:
         "name the hosts (extras.nodes_of_hosts; `host` in a file of pairs), create the VMs anew "
         "(extras.recreate_vms), or record the noise (virtqual propose)",
     )
+
+
+def limit_note(series: Series) -> tuple[str, ...]:
+    """Return that a limit was measured, if most pairs show one value on both sides (a curve: one a size)."""
+    pairs = np.stack([series.values[side] for side in SIDES], axis=1)
+    rows, counts = np.unique(pairs, axis=0, return_counts=True)
+    (native, virtual), count = rows[np.argmax(counts)], int(np.max(counts))
+    if count < 2 or 2 * count <= len(pairs) or np.any(native != virtual):
+        return ()
+    value = "the same values" if series.points else f"{format_value(native[0])} {series.metric.unit}"
+    share = f"all {count}" if count == len(pairs) else f"{count} of {len(pairs)}"
+    limit = "a limit (a rate cap, or the step of a clock) holds both sides"
+    shown = f"native and virtual both show {value} in {share} pairs"
+    return (f"{shown}: {limit}; this measures the limit, not the hypervisor",)
 
 
 def _noise_text(case: Case, answer: RuleAnswer) -> str:

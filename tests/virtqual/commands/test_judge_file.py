@@ -449,10 +449,18 @@ def test_hosts_in_fixed_roles_forbid_an_answer_and_unknown_ones_do_not(judge):
     assert only(judge(on("a", "a"), *STATED, "--json"))["outcome"] == "WITHIN"
 
 
-def test_values_that_are_all_equal_show_no_clock(judge):
-    series = only(judge([row | {"value": "0.39"} for row in rows()], *STATED, "--json"))
+def test_values_that_are_all_equal_are_as_fine_as_their_last_digit(judge):
+    def judge_equal(value, *options):
+        return judge([row | {"value": value} for row in rows()], *STATED, *options)
+
+    series = only(judge_equal("0.39", "--json"))
     assert (series["outcome"], series["overhead"]["ratio"]) == ("INVALID", 1.0)
-    assert "values are 0.39 s or a multiple" in series["reasons"][0]
+    assert "it shows steps of 0.01 s, 2.6% of 0.39 s" in series["reasons"][0]
+    done = judge_equal("0.3917", "--json")
+    (note,) = only(done)["reasons"]
+    assert (done.exit_code, only(done)["outcome"]) == (0, "WITHIN")
+    assert note.startswith("native and virtual both show 0.3917 s in all 8 pairs: a limit")
+    assert note in " ".join(judge_equal("0.3917").output.split())
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf"])

@@ -76,9 +76,10 @@ def test_a_coarse_clock_takes_as_many_starts_as_its_step_needs(sides, limit, for
 @pytest.mark.parametrize(
     ("values", "starts"),
     [
-        # The margin is 3 %: a step of 5 % needs five starts, and values that are all equal show no step.
+        # The margin is 3 %: a step of 5 % needs five starts. Of values that are all equal the digits count.
         ((0.2, 0.21, 0.19, 0.2), 5),
-        ((2.0, 2.0, 2.0, 2.0), 100),
+        ((2.0, 2.0, 2.0, 2.0), 50),
+        ((3000.0, 3000.0, 3000.0, 3000.0), 1),
         ((0.201, 0.202, 0.2, 0.2), 1),
         ((0.20174, 0.20174, 0.20392, 0.20158), 1),
         ((0.2,), 1),

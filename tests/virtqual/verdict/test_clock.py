@@ -8,7 +8,7 @@ from made_series import PRIOR, alone, budget_of, samples_of
 
 from virtqual.verdict import Outcome
 from virtqual.verdict.budget import Budget, BudgetReason, Sizes, Term
-from virtqual.verdict.clock import find_coarse_clock, find_side_steps, find_steps
+from virtqual.verdict.clock import find_coarse_clock, find_last_place, find_steps
 from virtqual.verdict.pairs import pair_up
 
 THREE = Budget.build(0.05, margin=0.03)
@@ -42,25 +42,51 @@ def timed(metrics):
         ([0.19, 0.2, 0.21, 0.2], 0.01),
         ([100, 101, 104, 104], 1),
         ([95, 100, 105, 100], 5),
+        # one run alone may have missed a limit
+        ([100, 95, 100, 100], 1),
         # nanoseconds as microseconds
         ([390 / 1000, 400 / 1000, 410 / 1000], 0.01),
         # runs a day, by whole seconds: what repeats differs by more than its digits say
         ([86400 / 21, 86400 / 23, 86400 / 22, 86400 / 22, 86400 / 21], 86400 / 22 - 86400 / 23),
-        ([37.281352, 39.145420, 37.281352, 41.009487, 37.281352], 1.864067),
-        ([2.5, 2.5, 2.5], 2.5),
-        ([1.2345, 1.2351, 1.2348, 1.2345, 1.2345], 0.0003),
-        # times of both sides by whole seconds, one of which repeats
-        ([86400 / k for k in (20, 20, 20, 20, 43, 41, 42, 44)], 86400 / 43 - 86400 / 44),
+        ([37.281352, 39.145420, 37.281352, 41.009487, 39.145420], 1.864067),
+        # means of three times of 0.01 s
+        ([0.61 / 3, 0.62 / 3, 0.61 / 3, 0.62 / 3], 0.01 / 3),
+        # all values are equal: the last digit counts
+        ([2.5, 2.5, 2.5], 0.1),
+        ([3000.0] * 8, 1),
+        ([3000.12345] * 8, 1e-3),
         # MPI latency of two nodes: one side repeats, and the difference of the other is noise
         ([14.997, 14.997, 14.997, 14.997, 1898.193, 1764.584, 1900.101, 1780.486], 0.001),
-        # a single value that repeats
         ([0.9203125, 0.9203125, 4.3049219, 4.5946094], 1e-7),
         ([0.9346008651256573, 0.9047985144057312, 0.9453296552073213], 1e-7),
+        # a disk that is throttled to one of two levels now and then (fio in VMs of Azure, MiB/s)
+        ([48.7, 195, 195, 195, 195, 195, 195, 48.7], 0.1),
+        ([195, 195, 52, 195, 77.4, 52, 77.4, 180], 0.1),
+        # a limit, with a run that it did not reach
+        ([3000] * 7 + [2900], 1),
+        # latencies of pgbench in three digits: a step of 3 %
+        ([0.034, 0.034, 0.033, 0.034, 0.033, 0.034, 0.035, 0.034], 0.001),
     ],
 )
-def test_the_step_divides_all_values_or_is_the_difference_of_those_that_repeat(values, step):
+def test_the_step_is_the_last_digit_or_the_difference_of_values_that_repeat(values, step):
     (found,) = find_steps(np.array(values, dtype=float)[:, None])
-    assert found == pytest.approx(step, rel=1e-5)
+    assert found == pytest.approx(step, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("values", "place"),
+    [
+        ([3000.0], 1),
+        ([1.2], 0.1),
+        ([0.034, 1200.0], 0.001),
+        ([1.23456789], 1e-6),
+        # further digits of large numbers come from arithmetic
+        ([1_394_764.25], 1),
+        ([250_000_000.0], 100),
+    ],
+)
+def test_the_last_place_is_the_finest_that_a_value_shows(values, place):
+    assert find_last_place(np.array(values)) == pytest.approx(place)
 
 
 def test_the_sizes_of_a_curve_show_one_step():
@@ -68,17 +94,107 @@ def test_the_sizes_of_a_curve_show_one_step():
     assert find_steps(values) == pytest.approx([0.01] * 3)
 
 
+SHOWN = {
+    "printed": lambda t: t,
+    "converted": lambda t: 37.2813521 * t,
+    "as a rate": lambda t: 1 / t,
+    "runs a day": lambda t: np.round(86400 / t, 1),
+}
+
+
 @pytest.mark.parametrize(
-    "show", [lambda t: t, lambda t: 37.2813521 * t, lambda t: 1 / t, lambda t: np.round(86400 / t, 1)]
+    ("step", "overhead", "shown"),
+    [
+        *((0.05, overhead, shown) for overhead in (0.05, 0.08) for shown in SHOWN),
+        *((0.1, overhead, "printed") for overhead in (0.0, 0.05, 0.08, 0.12)),
+        *((0.1, 0.12, shown) for shown in SHOWN),
+    ],
 )
-@pytest.mark.parametrize("step", [0.05, 0.1])
-@pytest.mark.parametrize("overhead", [0.0, 0.05, 0.08, 0.12])
-def test_nothing_is_said_by_a_clock_whose_steps_are_too_large(timed, overhead, step, show):
+def test_nothing_is_said_by_a_clock_whose_steps_are_too_large(timed, step, overhead, shown):
     for seed in range(12):
-        series = timed(overhead, step, 4, 0.01 + 0.01 * (seed % 2), 0.93 + 0.02 * seed, seed, show=show)
+        sd, native = 0.01 + 0.01 * (seed % 2), 0.93 + 0.02 * seed
+        series = timed(overhead, step, 4, sd, native, seed, show=SHOWN[shown])
         verdict = alone(series, THREE, PRIOR)
         assert verdict.outcome is Outcome.INVALID
         assert "clock too coarse" in verdict.reasons[0]
+
+
+@pytest.mark.parametrize("shown", [name for name in SHOWN if name != "printed"])
+def test_a_step_that_a_conversion_hides_lets_no_overhead_of_budget_and_margin_pass(timed, shown):
+    for seed in range(12):
+        series = timed(0.08, 0.1, 8, 0.02, 0.93 + 0.02 * seed, seed, show=SHOWN[shown])
+        assert alone(series, THREE, PRIOR).outcome in (Outcome.INVALID, Outcome.UNDECIDED)
+
+
+def series_of(metrics, native, virtual, name="storage_random_read"):
+    """Return pairs of these values."""
+    samples = samples_of(metrics[name], [[0.0]] * len(native))
+    values = {"native": native, "virtual": virtual}
+    samples = [replace(sample, values=(values[sample.side][sample.number],)) for sample in samples]
+    return pair_up(metrics[name], "here", (), samples)
+
+
+LIMITED = (
+    "pairs: a limit (a rate cap, or the step of a clock) holds both sides; this measures the limit, not the "
+    "hypervisor"
+)
+
+
+@pytest.mark.parametrize(
+    ("native", "virtual", "note"),
+    [
+        ([3000.0] * 8, [3000.0] * 8, f"native and virtual both show 3000 IO/s in all 8 {LIMITED}"),
+        (
+            [3000.12345] * 8,
+            [3000.12345] * 8,
+            f"native and virtual both show 3000 IO/s in all 8 {LIMITED}",
+        ),
+        (
+            [3000, 3001, 3000, 3000, 2999, 3000, 3000, 3000],
+            [3000.0] * 8,
+            f"native and virtual both show 3000 IO/s in 6 of 8 {LIMITED}",
+        ),
+        # fio in VMs of Azure
+        (
+            [3109, 3109, 3111, 3109, 3109, 3109, 3109, 3109],
+            [3109, 3109, 3109, 3109, 3114, 3109, 3109, 3109],
+            f"native and virtual both show 3109 IO/s in 6 of 8 {LIMITED}",
+        ),
+        # fio with rate_iops=300
+        ([300.0] * 4, [300.0] * 4, f"native and virtual both show 300 IO/s in all 4 {LIMITED}"),
+        # a token bucket of 400: no value repeats
+        ([395.08057, 395.30582, 394.56558, 393.02597], [394.73245, 395.1271, 394.80411, 394.2199], None),
+        # one value in half of the pairs is often chance
+        ([39.8, 39.8, 39.9, 39.8], [39.8, 39.9, 39.9, 39.7], None),
+    ],
+)
+def test_a_limit_that_holds_both_sides_is_within_and_named(metrics, native, virtual, note):
+    verdict = alone(series_of(metrics, native, virtual), THREE, PRIOR)
+    assert verdict.outcome is Outcome.WITHIN
+    assert verdict.reasons == ((note,) if note else ())
+    assert note is None or verdict.message.endswith(f"\n{note}")
+
+
+def test_a_limit_of_the_virtual_side_alone_is_judged(metrics):
+    native = [3009.3, 2998.1, 3004.7, 3001.9, 2997.2, 3006.1, 3003.3, 3000.8]
+    verdict = alone(series_of(metrics, native, [2700.0] * 8), THREE, PRIOR)
+    assert (verdict.outcome, verdict.reasons) == (Outcome.OVER, ())
+
+
+@pytest.mark.parametrize("value", [20.0, 1.1])
+def test_equal_values_of_few_digits_are_refused_by_their_last_digit(metrics, value):
+    verdict = alone(series_of(metrics, [value] * 8, [value] * 8, "lammps_loop_time"), THREE, PRIOR)
+    assert verdict.outcome is Outcome.INVALID
+    assert "print more digits" in verdict.reasons[0]
+
+
+def test_equal_values_claim_no_more_than_their_digits(metrics):
+    series = series_of(metrics, [150.0] * 8, [150.0] * 8)
+    verdict = alone(series, THREE, PRIOR)
+    assert verdict.outcome is Outcome.WITHIN
+    finer = alone(series_of(metrics, [150.125] * 8, [150.125] * 8), THREE, PRIOR)
+    # Half a unit of the last digit on each side.
+    assert verdict.overhead.upper - finer.overhead.upper == pytest.approx(1 / 150 - 0.001 / 150.125, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +219,7 @@ def test_half_a_step_a_side_is_added_to_the_bounds_of_a_size_in_each_session(tim
     series = timed(0.0, 0.01, sd=0.0, points=SIZES, native=(0.39, 1.253, 87.437))
     small, _, large = alone(series, OSU, PRIOR, baseline=series if sessions == 2 else None).points
     more = small.judged.upper - large.judged.upper
-    assert more == pytest.approx(sessions * 0.01 / 0.39)
+    assert more == pytest.approx(sessions * 0.01 * (1 / 0.39 - 1 / 87.44))
     assert large.judged.lower - small.judged.lower == pytest.approx(more)
 
 
@@ -111,7 +227,8 @@ def test_the_message_names_step_size_share_margin_and_repetitions(timed):
     series = timed(0.0, 0.01, points=SIZES, native=(0.1, 1.253, 87.437))
     assert alone(series, OSU, PRIOR).reasons == (
         "clock too coarse: it shows steps of 0.01 us at 1 B, 10.0% of 0.1 us, more than a third of the "
-        "margin of 10.0%; 3 times as many repetitions in a run would do",
+        "margin of 10.0%; print more digits, make the runs longer, or take 3 times as many repetitions "
+        "in a run",
     )
 
 
@@ -132,23 +249,28 @@ def test_the_worst_size_is_that_of_the_largest_share_of_its_margin(metrics):
 
 
 @pytest.mark.parametrize(
-    ("values", "common", "step"),
+    ("values", "others", "step"),
     [
         # printed to a hundredth, while the other side has six digits
-        ([0.21, 0.21, 0.21, 0.21], 1e-6, 0.01),
+        ([0.21, 0.21, 0.21, 0.21], [0.213871, 0.209112, 0.211763, 0.212904], 0.01),
         # ticks of 4 ms
-        ([0.208, 0.212, 0.212, 0.208], 1e-6, 0.004),
+        ([0.208, 0.212, 0.212, 0.208], [0.213871, 0.209112, 0.211763, 0.212904], 0.004),
         # a rate by times of whole seconds
-        ([86400 / 22, 86400 / 23, 86400 / 22, 86400 / 22], 1e-6, 86400 / 22 - 86400 / 23),
+        (
+            [86400 / k for k in (22, 23, 22, 23)],
+            [3927.2811, 3760.9127, 3911.0712, 3800.2209],
+            86400 / 22 / 23,
+        ),
         # a zero at the end is not printed: one value of ten has none
-        ([1.2, 1.2, 1.2, 1.2], 0.01, 0.01),
+        ([1.2, 1.2, 1.2, 1.2], [1.23, 1.21, 1.22, 1.19], 0.01),
         # a side that repeats to the last of five digits
-        ([14.997, 14.997, 14.997, 14.997], 0.001, 0.001),
+        ([14.997, 14.997, 14.997, 14.997], [15.113, 15.208, 14.994, 15.077], 0.001),
     ],
 )
-def test_the_clock_of_one_side_shows_beside_finer_values_of_the_other(values, common, step):
-    (found,) = find_side_steps(np.array(values)[:, None], np.array([common]))
-    assert found == pytest.approx(step, rel=1e-4)
+def test_the_clock_of_one_side_shows_next_to_finer_values_of_the_other(values, others, step):
+    sides = [np.array(side)[:, None] for side in (values, others)]
+    for native, virtual in (sides, sides[::-1]):
+        assert find_steps(native, virtual) == pytest.approx(step, rel=1e-4)
 
 
 @pytest.mark.parametrize("side", ["native", "virtual"])
