@@ -138,7 +138,7 @@ def find_changes(history: History, metrics: int) -> Changes:
     return Changes(steps, drift, spread, least)
 
 
-def compare_with_last(log: Floats, variance: Floats, metrics: int) -> Floats:
+def compare_with_last(log: Floats, variance: Floats, metrics: int, df: float = math.inf) -> Floats:
     """Return by how much each session of one build lies on another level than the last one; 0 if on the same.
 
     A level may come and go: sessions before and after others may be on one. A history of a single level shows
@@ -149,9 +149,12 @@ def compare_with_last(log: Floats, variance: Floats, metrics: int) -> Floats:
     log, variance
         ln(virtual/native) of the sessions in the order of time, and its variance by their pairs and boots. If
         more is left around the levels, that counts.
+    df
+        Degrees of freedom of `variance`.
     """
     count = len(log)
-    penalty = float(special.ndtri(1 - STEP_ALPHA / (2 * metrics * max(count - 1, 1)))) ** 2
+    level = 1 - STEP_ALPHA / (2 * metrics * max(count - 1, 1))
+    penalty = float(special.stdtrit(min(df, 1e9), level)) ** 2
     left_over = math.inf
     while left_over > 1 + 1e-9:
         fit = _Fit(log, 1 / variance)

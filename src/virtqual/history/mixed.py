@@ -103,10 +103,12 @@ def find_shifts(metrics: Mapping[str, Means]) -> dict[str, dict[int, float]]:
     if not metrics:
         return {}
     squares = [np.diff(log) ** 2 / (errors[1:] + errors[:-1]) for _, log, errors in metrics.values()]
-    ratio = max(float(np.median(np.concatenate(squares))) / _MEDIAN_SQUARE, 1.0)
+    together = np.concatenate(squares)
+    ratio = max(float(np.median(together)) / _MEDIAN_SQUARE, 1.0)
     shifts = {}
     for name, (numbers, log, errors) in metrics.items():
-        differences = compare_with_last(log, ratio * errors, len(metrics))
+        # A median is worth a third of the values.
+        differences = compare_with_last(log, ratio * errors, len(metrics), len(together) / 3)
         if differences.any():
             shifts[name] = {int(numbers[at]): float(differences[at]) for at in np.flatnonzero(differences)}
     return dict(sorted(shifts.items(), key=lambda shift: -abs(_find_largest(shift[1]))))
