@@ -28,8 +28,8 @@ MIN_CLOCK_PAIRS = 4
 MAX_REMAINDER = 0.1
 """Share of a step that a multiple of it may be off, by the digits that were printed."""
 
-MIN_OTHERS = 2
-"""Values other than the most common one that show a step: a run may miss a limit that all others reach."""
+MIN_REPEATS = 2
+"""Values that must occur twice or more to show a step: a limit repeats one value, a coarse clock several."""
 
 MAX_CHANCE = 3e-4
 """Chance that one side shows only multiples of a step although its clock is as fine as the other one."""
@@ -38,7 +38,7 @@ MAX_CHANCE = 3e-4
 def find_steps(*sides: Floats) -> Floats:
     """Return the step of the clock at each size, shape (n_points,), from (n_values, n_points) values a side.
 
-    It is one unit of the last printed digit, or the smallest difference of values that are its multiples.
+    It is one unit of the last printed digit, or the difference that divides all values if two of them repeat.
     If one side shows a larger step by itself, and hardly by chance, it has a clock of its own.
 
     Examples
@@ -91,7 +91,7 @@ def _widen(place: float, values: Floats) -> Floats:
 def _find_common_step(counts: Floats) -> float:
     """Return the step that divides all values, in units of their last place; 1 if they show none."""
     distinct, repeats = np.unique(counts, return_counts=True)
-    if len(counts) - max(repeats) >= MIN_OTHERS:
+    if np.count_nonzero(repeats > 1) >= MIN_REPEATS:
         times = 1 / distinct[::-1]
         # Two sides may show every other step.
         for parts in (1, 2):
