@@ -18,13 +18,13 @@ import numpy as np
 from virtqual import paths
 from virtqual.history.pair_noise import estimate_noise, find_stalls, usual_noise
 from virtqual.references import load_references
-from virtqual.verdict.alternation import choose_order, list_standard_order
+from virtqual.verdict.alternation import balance_order
 from virtqual.verdict.budget import MAX_CHANGE_MARGIN
 from virtqual.verdict.estimate import Floats, Noise, append_mean
 from virtqual.verdict.noise import Prior
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.overhead import Runs
-from virtqual.verdict.pairs import Series
+from virtqual.verdict.pairs import MIN_FIRST_RUNS, Series
 from virtqual.verdict.places import Places, recognise
 from virtqual.verdict.rule import LOOKS, MIN_PAIRS_TO_QUALIFY, Batch, Ruling, judge
 from virtqual.verdict.slow_runs import SLOW_ALPHA, p_value, slowness
@@ -224,7 +224,7 @@ def _choose_slots(is_lost: Sequence[bool]) -> tuple[list[int], list[int]]:
     order, native, virtual, pair = "", list[int](), list[int](), 0
     for look in LOOKS[1:]:
         while len(order) < look:
-            for first in choose_order(list_standard_order(0, look - 1), order, look - len(order)):
+            for first in balance_order(pair, look - len(order), order, look // MIN_FIRST_RUNS):
                 if not is_lost[pair]:
                     order += first
                     native.append(2 * pair + (first == "V"))

@@ -46,6 +46,25 @@ def choose_order(planned: str, done: Iterable[str], count: int) -> str:
     return "".join(lacking[len(lacking) - count :])
 
 
+def balance_order(first: int, count: int, done: str, least: int) -> str:
+    """Return the order of `count` pairs from number `first` on, which follow pairs that began as `done` says.
+
+    It is the standard order of their numbers, but that each side begins at least `least` of all pairs. Exact
+    numbers of both would shift the sequence in time, and a periodic load would meet one side more often.
+
+    Examples
+    --------
+    >>> balance_order(4, 1, "NNN", 1), balance_order(5, 4, "NNNN", 2), balance_order(4, 4, "NVNN", 2)
+    ('V', 'VVVN', 'NVVV')
+    """
+    letters = [*list_standard_order(first, first + count - 1)]
+    for rare, other in ("NV", "VN"):
+        for index in reversed(range(count)):
+            if done.count(rare) + letters.count(rare) < least and letters[index] == other:
+                letters[index] = rare
+    return "".join(letters)
+
+
 def describe_order(first: int, order: str) -> str:
     """Return pairs from number `first` on, and the side that runs first in each.
 

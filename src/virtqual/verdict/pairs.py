@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from virtqual.errors import UsageError
-from virtqual.verdict.alternation import choose_order, list_standard_order
+from virtqual.verdict.alternation import balance_order
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.clock import CoarseClock, find_coarse_clock, find_steps
 from virtqual.verdict.estimate import Floats, median
@@ -254,8 +254,8 @@ class Series:
         """
         if self.valid and not self.first_sides:
             return ""
-        done = [side[0].upper() for side in self.first_sides]
-        return choose_order(list_standard_order(0, pairs - 1), done, pairs - len(self.valid))
+        done = "".join(side[0].upper() for side in self.first_sides)
+        return balance_order(self.next_number, pairs - len(self.valid), done, pairs // MIN_FIRST_RUNS)
 
     @property
     def next_number(self) -> int:

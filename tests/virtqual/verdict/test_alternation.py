@@ -9,7 +9,7 @@ from made_series import FIVE, PRIOR, in_order, judge_session, samples_of
 
 from virtqual.verdict import Case
 from virtqual.verdict.alternation import choose_order, list_standard_order
-from virtqual.verdict.pairs import pair_up
+from virtqual.verdict.pairs import SIDES, pair_up
 from virtqual.verdict.rule import LOOKS
 
 
@@ -34,8 +34,8 @@ def test_too_many_pairs_of_one_side_are_followed_by_those_of_the_other():
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2])
-def test_random_losses_leave_the_orders_of_the_standard_sequence(metrics, share):
-    """A driver that runs what is needed: each answer rests on the first orders of the sequence."""
+def test_random_losses_leave_each_side_first_in_a_quarter_of_the_pairs(metrics, share):
+    """A driver that runs what is needed: each answer rests on pairs of both orders."""
     draw, looks = random.Random(2), (4, 8, 12, 18)
     for _ in range(40):
         order, lost = "NVNN", {pair for pair in range(60) if draw.random() < share}
@@ -46,8 +46,9 @@ def test_random_losses_leave_the_orders_of_the_standard_sequence(metrics, share)
             session = judge_session([Case(series, FIVE, PRIOR)], looks=looks, min_pairs=4)
             assert series.not_alternated == "" or session.needs
             if len(series.valid) in looks:
-                standard = list_standard_order(0, len(series.valid) - 1)
-                assert Counter(pair.first[0].upper() for pair in series.valid) == Counter(standard)
+                assert min(map(series.first_sides.count, SIDES)) >= len(series.valid) // 4
+            if not lost & {*range(len(order))}:
+                assert order == list_standard_order(0, len(order) - 1)
             if not session.needs:
                 break
             order += session.needs[0].order

@@ -219,11 +219,11 @@ NOT_ALTERNATED = "not alternated: {} ran first in {} pairs, which favours one si
 @pytest.mark.parametrize(
     ("order", "next_order", "says"),
     [
-        ("NNNN", "VVVV", ("native", "4 of 4", "pairs 4 to 7, virtual first")),
-        ("VVVVV", "NNN", ("virtual", "5 of 5", "pairs 5 to 7, native first")),
-        ("N" * 7 + "V", "VVVV", ("native", "7 of 8", "pairs 8 to 11, virtual first")),
+        ("NNNN", "NVVV", ("native", "4 of 4", "pairs 4 to 7, virtual first in 5, 6 and 7")),
+        ("VVVVV", "VNN", ("virtual", "5 of 5", "pairs 5 to 7, virtual first in 5")),
+        ("N" * 7 + "V", "NVNV", ("native", "7 of 8", "pairs 8 to 11, virtual first in 9 and 11")),
         # One more pair cannot mend eleven: the look after the next one can.
-        ("N" * 11, "V" * 7, ("native", "11 of 11", "pairs 11 to 17, virtual first")),
+        ("N" * 11, "NVNNVVV", ("native", "11 of 11", "pairs 11 to 17, virtual first in 12, 15, 16 and 17")),
     ],
 )
 def test_an_order_that_favours_one_side_takes_more_pairs_in_the_order_that_mends_it(

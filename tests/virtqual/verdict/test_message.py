@@ -177,13 +177,13 @@ def test_reasons_that_differ_only_in_numbers_stand_together(metrics):
     [
         (
             3,
-            "\n1 of the 2 pairs that the first decision needs; next: pair 3, virtual first; pair 0 "
+            "\n1 of the 2 pairs that the first decision needs; next: pair 3, native first; pair 0 "
             "left out: {}; pair 1 left out: ",
         ),
         (
             2,
             "UNDECIDED hpl@here: 0 of the 2 pairs that the first decision needs; next: pairs 2 and 3, "
-            "virtual first in 3; pair 0 left out: {}; pair 1 left out: ",
+            "native first; pair 0 left out: {}; pair 1 left out: ",
         ),
     ],
 )
