@@ -31,7 +31,10 @@ from virtqual.verdict.noise import Prior
 STATED = ("--budget", "5%", "--margin", "3%")
 SERIES_KEYS = {"schema", "kind", "session", *Verdict.model_fields}
 SESSION_KEYS = {"schema", "kind", "session", "outcome", "qualified", "slow_runs", "reasons"}
-SLOW_KEYS = {"virtual", "virtual_runs", "native", "native_runs", "boots", "factor", "found", "text"}
+SLOW_KEYS = {
+    *("virtual", "virtual_runs", "virtual_lost", "native", "native_runs", "native_lost", "boots", "factor"),
+    *("found", "text", "more_runs", "lost_text", "lost"),
+}
 
 
 def rows(virtual=1.0, pairs=8, *, noise=0.004, sizes=("",), seed=1, alternate=True, timed=True, **more):
@@ -473,6 +476,16 @@ def test_a_value_that_is_none_makes_its_pair_invalid(judge, value):
     assert "pair 2 left out: native run reported" in reason
     shown = " ".join(judge(table, *STATED).output.split())
     assert (series["outcome"], reason in shown) == ("WITHIN", True)
+
+
+def test_lost_virtual_runs_leave_a_session_undecided_though_each_metric_is_within(judge):
+    table = rows()
+    (index,) = [n for n, row in enumerate(table) if (row["pair"], row["side"]) == (2, "virtual")]
+    table[index]["value"] = "nan"
+    done = judge(table, *STATED)
+    shown = " ".join(done.output.split())
+    assert (done.exit_code, "1 of 8 virtual runs was lost, and no native one" in shown) == (3, True)
+    assert "Lost runs: 1 virtual run, 0 native runs" in shown
 
 
 def change(row, **fields):
