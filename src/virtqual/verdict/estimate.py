@@ -146,12 +146,14 @@ def moderate(squares: Floats, df: int, noise: Noise, *, convict: bool) -> tuple[
     2004, doi:10.2202/1544-6115.1027), the session the sum of squares v s^2 with `df` = v. A history that is
     calmer than the session must not help to convict.
     """
-    sigma2, squares = noise.sigma**2, np.maximum(squares, df * MIN_PAIR_SIGMA**2)
+    sigma2, least = noise.sigma**2, df * MIN_PAIR_SIGMA**2
+    squares = np.maximum(squares, least)
     d0 = np.minimum(noise.df, MAX_HISTORY_DF) + np.zeros_like(squares)
     if df:
         ratio = squares / (df * sigma2)
         is_noisier = ratio > scipy.special.fdtri(df, d0, 1 - CONTRADICTION_ALPHA)
-        is_quieter = ratio < scipy.special.fdtri(df, d0, QUIET_ALPHA)
+        # Values that are all equal show a limit, or the step of a clock, and not how quiet the machine is.
+        is_quieter = (ratio < scipy.special.fdtri(df, d0, QUIET_ALPHA)) & (squares > least)
         d0 = np.where(is_noisier | (is_quieter & (df >= MIN_QUIET_DF)), 0.0, d0)
     variance = (d0 * sigma2 + squares) / (d0 + df)
     return np.maximum(variance, squares / max(df, 1)) if convict else variance, d0 + df

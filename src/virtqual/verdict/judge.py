@@ -76,7 +76,9 @@ def _decide_without_rule(case: Case, looks: Sequence[int]) -> _Decision | None:
     """Return the decision if the rule is not asked, else None."""
     series, baseline = case.series, case.baseline
     left_out = series.set_aside | series.cut_off
-    attempted = sum(pair.number not in left_out for pair in series.pairs)
+    attempted = [pair for pair in series.pairs if pair.number not in left_out]
+    # Lost virtual runs speak against the build, and are judged over the session (`slow_runs`).
+    comparable = sum(not pair.lacks_virtual_run for pair in attempted)
     valid, refused = len(series.valid), list(case.refused)
     if (not_alternated := series.not_alternated) and not (balanced := _find_balancing_look(case, looks)):
         refused.append(not_alternated)
@@ -86,15 +88,16 @@ def _decide_without_rule(case: Case, looks: Sequence[int]) -> _Decision | None:
             raise PairingError(f"{series.id}: the earlier session has other {difference} ({baseline.id}).")
         if reason := baseline.not_alternated:
             refused.append(f"earlier session: {reason}")
-    has_few = valid == 0 or (attempted >= 4 and 2 * valid <= attempted)
+    has_few = valid == 0 or (comparable >= 4 and 2 * valid <= comparable)
     # Some are lost at random. If all of four are, or half of all that are allowed, more are pointless.
-    if refused or (has_few and attempted >= (looks[-1] if valid else min(looks[-1], 4))):
+    is_pointless = comparable >= looks[-1] if valid else len(attempted) >= min(looks[-1], 4)
+    if refused or (has_few and is_pointless):
         return _Decision(Outcome.INVALID, tuple(refused))
     if not_alternated:
         return _Decision(Outcome.UNDECIDED, (not_alternated,), balanced)
     if has_few:
         needed = next(look for look in looks if look > valid)
-        reason = f"{valid} of {attempted} pairs count, and more than half must"
+        reason = f"{valid} of {comparable} pairs count, and more than half must"
         return _Decision(Outcome.UNDECIDED, (reason if valid else texts.too_few(0, needed),), needed)
     if case.gate == "change" and baseline is None:
         return _Decision(Outcome.BASELINE)

@@ -111,6 +111,12 @@ class Pair:
         return len(self.samples) < len(SIDES) or any(sample.refused for sample in self.samples)
 
     @property
+    def lacks_virtual_run(self) -> bool:
+        """Its virtual run is missing or does not count, and its native run does."""
+        has_native = self.native is not None and not self.native.refused
+        return has_native and (self.virtual is None or self.virtual.refused)
+
+    @property
     def untimed(self) -> bool:
         """The times of a run are unknown."""
         return any(sample.untimed for sample in self.samples)
