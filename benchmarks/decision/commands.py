@@ -23,7 +23,7 @@ from virtqual.verdict.budget import Budget
 from virtqual.verdict.case import Case
 from virtqual.verdict.estimate import Floats, Noise
 from virtqual.verdict.metric import Metric
-from virtqual.verdict.noise import STATED_BETWEEN_DF, Prior
+from virtqual.verdict.noise import Prior
 from virtqual.verdict.pairs import SIDES, Pair, Sample, Series, pair_up
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.session import SessionVerdict, judge_sessions
@@ -32,8 +32,6 @@ CURVE_PRIOR = Prior(
     sigma=tuple(models.curve_sigma()), df=6, source="drawn", correlation=0.5, common=0.01, between_df="bound"
 )
 METRICS = 11
-#: Sigma, df, and those of boots, of a site without a history.
-STATED = (draw.STATED_NOISE.sigma, draw.STATED_NOISE.df, draw.STATED_BOOTS, STATED_BETWEEN_DF)
 SCALAR = Metric(
     name="scalar", unit="s", better="lower", family="drawn", description="A scalar that is drawn."
 )
@@ -239,7 +237,8 @@ def _propose(native: Floats, virtual: Floats) -> list[tuple[float, ...]]:
     shifts = find_shifts(_measure_sessions(d))
     chosen = sorted({*range(d.shape[1])} - {number for numbers in shifts.values() for number in numbers})
     if len(chosen) < MIN_RECORDED_BOOTS:
-        return [STATED] * METRICS
+        prior = draw.stated()
+        return [(prior.sigma, prior.df, prior.between, prior.between_df)] * METRICS
     sigma, df = draw.record_noise(native[:, chosen], virtual[:, chosen])
     spreads = [compare_boots(list(own[chosen])) for own in d]
     pooled = pool_metrics(spreads)

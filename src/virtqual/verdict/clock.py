@@ -35,11 +35,12 @@ MAX_CHANCE = 3e-4
 """Chance that one side shows only multiples of a step although its clock is as fine as the other one."""
 
 
-def find_steps(*sides: Floats) -> Floats:
+def find_steps(*sides: Floats, repeats: int = MIN_REPEATS) -> Floats:
     """Return the step of the clock at each size, shape (n_points,), from (n_values, n_points) values a side.
 
-    It is one unit of the last printed digit, or the difference that divides all values if two of them repeat.
-    If one side shows a larger step by itself, and hardly by chance, it has a clock of its own.
+    It is one unit of the last printed digit, or the difference that divides all values if `repeats` of them
+    occur twice or more. If one side shows a larger step by itself, and hardly by chance, it has a clock of
+    its own.
 
     Examples
     --------
@@ -52,9 +53,9 @@ def find_steps(*sides: Floats) -> Floats:
     """
     values = np.concatenate(sides)
     place = find_last_place(values)
-    steps = _widen(place, values)
+    steps = _widen(place, values, repeats)
     for side in sides:
-        own = _widen(find_last_place(side), side)
+        own = _widen(find_last_place(side), side, repeats)
         # The first value is a multiple of its own divisors.
         others = [max(len(np.unique(column)) - 1, 1) for column in side.T]
         steps = np.where((place / own) ** others < MAX_CHANCE, np.maximum(steps, own), steps)
@@ -79,19 +80,19 @@ def find_last_place(values: Floats) -> float:
     return float(10.0**place)
 
 
-def _widen(place: float, values: Floats) -> Floats:
+def _widen(place: float, values: Floats, repeats: int) -> Floats:
     """Return the step at each size: the last place, or the difference that divides all values.
 
     A rate or a conversion has more digits than the clock behind it: its times are multiples of a step.
     """
     counts = np.round(values / place).T
-    return np.array([place * _find_common_step(column) for column in counts])
+    return np.array([place * _find_common_step(column, repeats) for column in counts])
 
 
-def _find_common_step(counts: Floats) -> float:
+def _find_common_step(counts: Floats, repeats: int) -> float:
     """Return the step that divides all values, in units of their last place; 1 if they show none."""
-    distinct, repeats = np.unique(counts, return_counts=True)
-    if np.count_nonzero(repeats > 1) >= MIN_REPEATS:
+    distinct, times_seen = np.unique(counts, return_counts=True)
+    if len(distinct) > 1 and np.count_nonzero(times_seen > 1) >= repeats:
         times = 1 / distinct[::-1]
         # Two sides may show every other step.
         for parts in (1, 2):

@@ -116,10 +116,11 @@ def _find_balancing_look(case: Case, looks: Sequence[int]) -> int | None:
 def _decide_by_clock(case: Case, looks: Sequence[int]) -> _Decision | None:
     """Return the decision if a clock is too coarse for the margin, else None."""
     pairs = len(case.series.valid)
-    if pairs >= looks[0] and (clock := case.series.check_clock(case.budget)):
-        if pairs >= MIN_CLOCK_PAIRS:
-            return _Decision(Outcome.INVALID, (clock.describe(),))
-        next_pairs = next((look for look in looks if look > pairs), None)
+    if pairs >= MIN_CLOCK_PAIRS and (clock := case.series.check_clock(case.budget)):
+        return _Decision(Outcome.INVALID, (clock.describe(),))
+    next_pairs = next((look for look in looks if look > pairs), None)
+    may_wait = next_pairs is not None or pairs < MIN_CLOCK_PAIRS
+    if pairs >= looks[0] and may_wait and (clock := case.series.check_clock(case.budget, suspected=True)):
         reason = f"more pairs may show smaller steps; {clock.describe()}"
         return _Decision(Outcome.UNDECIDED, (reason,), next_pairs)
     baseline = case.baseline

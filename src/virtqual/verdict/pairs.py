@@ -210,10 +210,15 @@ class Series:
         """How far the clock may have moved the overhead, in log units by size: half a step a side."""
         return self.clock_steps * sum(1 / self.medians[side] for side in SIDES) / 2
 
-    def check_clock(self, budget: Budget) -> CoarseClock | None:
-        """Return the clock if its step is too large for the margins of a budget."""
-        native = self.medians["native"]
-        return find_coarse_clock(self.metric, self.points, self.clock_steps, native, budget)
+    def check_clock(self, budget: Budget, *, suspected: bool = False) -> CoarseClock | None:
+        """Return the clock if its step is too large for the margins of a budget.
+
+        A step is `suspected` as soon as it divides all values, and known if two values repeat as well.
+        """
+        steps = (
+            find_steps(*(self.values[side] for side in SIDES), repeats=0) if suspected else self.clock_steps
+        )
+        return find_coarse_clock(self.metric, self.points, steps, self.medians["native"], budget)
 
     @cached_property
     def differences(self) -> Floats:

@@ -307,7 +307,7 @@ def test_half_of_a_fixed_number_of_pairs_is_too_few(metrics):
 def test_pairs_that_an_interruption_cut_off_are_none_of_those_of_which_half_must_count(metrics):
     runs = runs_of(metrics, steady(0.0, 12, 0.002))
     series = pair_up(
-        metrics["hpl"], "here", (), [run for run in runs if run.number < 4 or run.side == "native"]
+        metrics["hpl"], "here", (), [run for run in runs if run.number < 4 or run.side == "virtual"]
     )
     verdict = alone(series, FIVE, PRIOR)
     assert (verdict.outcome, verdict.reasons[0]) == (
