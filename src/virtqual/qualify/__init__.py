@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
 from virtqual.errors import InfrastructureError, VirtqualError
@@ -162,14 +162,18 @@ def _run_rounds(job: Qualification) -> None:
         if job.watch.stop.is_set() or job.broken or has_failed:
             if not set_lost_nodes_aside(job, part, session):
                 return
-            # Further pairs of the same checks get other numbers as well.
-            other_rounds = [later for later in rounds if later.checks != part.checks]
-            of_checks = [part, *(later for later in rounds if later.checks == part.checks)]
-            order = "".join(each.order for each in of_checks)
-            cut_off = part.model_copy(update={"last": of_checks[-1].last, "order": order})
-            rounds = [*plan.repeat_unfinished(job, job.log.session(), cut_off), *other_rounds]
+            rounds = _repeat_cut_off(job, part, rounds)
         # Not `session`: failures that a lost node caused do not count any more.
         rounds = rounds or plan_next_rounds(job.log.session())
+
+
+def _repeat_cut_off(job: Qualification, part: Round, rounds: Sequence[Round]) -> list[Round]:
+    """Return the rounds that follow one that was cut off: further pairs of its checks get other numbers."""
+    of_checks = [part, *(later for later in rounds if later.checks == part.checks)]
+    order = "".join(each.order for each in of_checks)
+    cut_off = part.model_copy(update={"last": of_checks[-1].last, "order": order})
+    other_rounds = [later for later in rounds if later.checks != part.checks]
+    return [*plan.repeat_unfinished(job, job.log.session(), cut_off), *other_rounds]
 
 
 __all__ = ["check", "qualify", "resume"]

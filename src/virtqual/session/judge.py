@@ -21,7 +21,7 @@ from virtqual.runs import Run
 from virtqual.session.lost import find_explained_pairs, list_lost_runs, list_refusing_failures
 from virtqual.session.pairing import cases_of, series_of
 from virtqual.session.session import Attempts, Session
-from virtqual.verdict import SessionVerdict, judge_sessions
+from virtqual.verdict import Case, SessionVerdict, judge_sessions
 from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.pairs import SIDES
 from virtqual.verdict.rule import LOOKS, MIN_PAIRS_TO_QUALIFY
@@ -93,23 +93,12 @@ def judge(
     virtqual.verdict.pairs.PairingError
         For samples that only a bug of the harness produces.
     """
-    class_name = session.hypervisor_class
     references = project_references()
     admitted = admitted_of(session, earlier=earlier)
     verdict = None
     if session.runs:
-        cases = cases_of(
-            admitted,
-            references,
-            class_name,
-            system=session.system,
-            # Runs of the earlier session that were disturbed or refused are no measure of a change.
-            earlier=None if earlier is None else admitted_of(earlier, class_name),
-            interrupted=find_explained_pairs(session),
-        )
-        tried = attempts or {}
-        cases = [replace(case, attempt=tried.get(case.gate, {}).get(case.series.id, 1)) for case in cases]
-        hypervisor_class = references.hypervisor_class(class_name)
+        cases = _make_cases(session, admitted, earlier, attempts or {})
+        hypervisor_class = references.hypervisor_class(session.hypervisor_class)
         (verdict,) = judge_sessions(
             [cases],
             hypervisor_class=hypervisor_class,
@@ -124,6 +113,21 @@ def judge(
             lost=list_lost_runs(session),
         )
     return Judged(admitted, verdict)
+
+
+def _make_cases(
+    session: Session, admitted: Admitted, earlier: Session | None, attempts: Attempts
+) -> list[Case]:
+    cases = cases_of(
+        admitted,
+        project_references(),
+        session.hypervisor_class,
+        system=session.system,
+        # Runs of the earlier session that were disturbed or refused are no measure of a change.
+        earlier=None if earlier is None else admitted_of(earlier, session.hypervisor_class),
+        interrupted=find_explained_pairs(session),
+    )
+    return [replace(case, attempt=attempts.get(case.gate, {}).get(case.series.id, 1)) for case in cases]
 
 
 def admitted_of(session: Session, hypervisor_class: str = "", *, earlier: Session | None = None) -> Admitted:

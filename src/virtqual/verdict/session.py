@@ -167,19 +167,28 @@ def judge_sessions(
         for case, verdict in zip(measured, verdicts, strict=True):
             verdict.hosts = host_factors(case.runs, {outlier.host for outlier in outliers})
             _apply_waivers(case, verdict, relevant, today)
-        needs = tuple(_list_needs(cases, verdicts))
-        unrefused = {case.series.id: case for case in cases if not case.refused}
-        slow = slow_runs_of(unrefused.values(), lost)
-        if not needs and (slow + slow_before).runs_to_clear and worst_outcome(verdicts) in _CLEARED:
-            _ask_for_more_pairs(cases, verdicts, looks)
-            needs = tuple(_list_needs(cases, verdicts))
+        slow, needs = _count_slow_runs(cases, verdicts, lost, slow_before, looks)
         slow = slow.judge(slow_before, 0.0 if needs else SLOW_ALPHA / share, min_boots)
-        answers.append(
-            SessionVerdict(
-                tuple(verdicts), needs, slow, hypervisor_class, tuple(relevant), today, tuple(outliers)
-            )
-        )
+        named, accepted = tuple(outliers), tuple(relevant)
+        answers.append(SessionVerdict(tuple(verdicts), needs, slow, hypervisor_class, accepted, today, named))
     return answers
+
+
+def _count_slow_runs(
+    cases: Sequence[Case],
+    verdicts: Sequence[Verdict],
+    lost: Sequence[LostRun],
+    before: SlowRuns,
+    looks: Sequence[int],
+) -> tuple[SlowRuns, tuple[Need, ...]]:
+    """Return the slow and lost runs of a session, and the pairs that it needs: lost runs need more, too."""
+    needs = tuple(_list_needs(cases, verdicts))
+    unrefused = {case.series.id: case for case in cases if not case.refused}
+    slow = slow_runs_of(unrefused.values(), lost)
+    if not needs and (slow + before).runs_to_clear and worst_outcome(verdicts) in _CLEARED:
+        _ask_for_more_pairs(cases, verdicts, looks)
+        needs = tuple(_list_needs(cases, verdicts))
+    return slow, needs
 
 
 def _ask_for_more_pairs(cases: Iterable[Case], verdicts: Iterable[Verdict], looks: Sequence[int]) -> None:
