@@ -12,13 +12,10 @@ import numpy as np
 
 from virtqual.history.boots import measure_boots, moderate
 from virtqual.history.pair_noise import estimate_noise, find_stalls, usual_noise
-from virtqual.verdict.estimate import Floats, append_mean
+from virtqual.verdict.estimate import MIN_PAIR_SIGMA, Floats, append_mean
 from virtqual.verdict.pairs import SIDES, Series
 
 MIN_NOISE_DF = 6
-MIN_PAIR_SIGMA = 1e-4
-"""Smallest standard deviation of a pair's log difference, a hundredth of a budget of 1 %: no two runs of a
-program are known to be nearer to each other, however many digits they show."""
 
 
 class NoHistoryError(Exception):

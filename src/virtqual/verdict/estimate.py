@@ -25,6 +25,17 @@ again still refuses budget + margin as often as promised; with 12 not."""
 CONTRADICTION_ALPHA = 0.1
 """A history that this session's spread contradicts at this level does not count."""
 
+MIN_PAIR_SIGMA = 1e-4
+"""Smallest standard deviation of a pair's log difference, a hundredth of a budget of 1 %: no two runs of a
+program are known to be nearer to each other, however many digits they show."""
+
+QUIET_ALPHA = 0.001
+"""A history that is far too noisy for this session's spread does not count either. The level is low, since a
+session that takes itself for quieter than it is convicts falsely."""
+
+MIN_QUIET_DF = 7
+"""Degrees of freedom of a session that is believed to be quieter than its history: those of eight pairs."""
+
 PULL_SIGMAS = 2.5
 """A difference farther from its median is pulled in; of Gaussian pairs that is one in eighty."""
 
@@ -135,9 +146,12 @@ def moderate(squares: Floats, df: int, noise: Noise, *, convict: bool) -> tuple[
     2004, doi:10.2202/1544-6115.1027), the session the sum of squares v s^2 with `df` = v. A history that is
     calmer than the session must not help to convict.
     """
-    sigma2 = noise.sigma**2
+    sigma2, squares = noise.sigma**2, np.maximum(squares, df * MIN_PAIR_SIGMA**2)
     d0 = np.minimum(noise.df, MAX_HISTORY_DF) + np.zeros_like(squares)
     if df:
-        d0 = np.where(squares > df * sigma2 * scipy.special.fdtri(df, d0, 1 - CONTRADICTION_ALPHA), 0.0, d0)
+        ratio = squares / (df * sigma2)
+        is_noisier = ratio > scipy.special.fdtri(df, d0, 1 - CONTRADICTION_ALPHA)
+        is_quieter = ratio < scipy.special.fdtri(df, d0, QUIET_ALPHA)
+        d0 = np.where(is_noisier | (is_quieter & (df >= MIN_QUIET_DF)), 0.0, d0)
     variance = (d0 * sigma2 + squares) / (d0 + df)
     return np.maximum(variance, squares / max(df, 1)) if convict else variance, d0 + df

@@ -107,8 +107,9 @@ class RuleAnswer:
     #: The margin and the reach of `Batch`, shape (n_points,).
     margin: Floats
     reach: Floats
-    #: Estimate from all pairs, lower bound at the level of OVER, and upper bound at that of WITHIN, log
-    #: units, shape (n_columns, 3); infinite before the first look, NaN if there is no estimate.
+    #: Estimate from all pairs with the bounds that WITHIN is decided by, log units, shape (n_columns, 3); of
+    #: a series that is OVER the lower bound is that of the conviction. Infinite before the first look, NaN if
+    #: there is no estimate.
     bounds: Floats
     #: Those of `Batch.find_ranges` if the series is OVER.
     ranges: list[SizeRange]
@@ -231,12 +232,14 @@ class Batch:
         if not np.any(rows):
             return
         self.used[rows] = pairs
-        within, is_high = np.zeros((2, np.count_nonzero(rows)), dtype=np.bool_)
-        ruling = np.full(within.shape, int(Ruling.TOO_FEW_PAIRS))
+        is_high = np.zeros(np.count_nonzero(rows), dtype=np.bool_)
+        ruling = np.full(is_high.shape, int(Ruling.TOO_FEW_PAIRS))
         if (estimate := self.estimate(rows, pairs, convict=False)) is not None:
             limit, margin = self.limit[rows], self.margin[rows]
             is_high = np.any(estimate.mean > limit, axis=-1)
-            within = np.all(estimate.tail(limit + margin - estimate.mean) < level, axis=-1)
+            is_below = np.all(estimate.tail(limit + margin - estimate.mean) < level, axis=-1)
+            is_above = np.any(estimate.tail(estimate.mean - limit) < level, axis=-1)
+            within = is_below & ~is_above
             # The mean of a curve decides: at one size the guest may be faster by another protocol.
             too_good = (estimate.tail(FLOOR - estimate.mean)[..., -1] < level) & (self.earlier is None)
             is_unbound = np.any(np.isinf(estimate.bias), axis=-1)
@@ -251,9 +254,9 @@ class Batch:
                 & ~(within | is_unbound),
             }
             ruling = np.select([*conditions.values()], [*map(int, conditions)], int(Ruling.OPEN))
-        self.flagged[rows] = np.where(
-            (self.flagged[rows] == 0) & is_high & ~within, pairs, self.flagged[rows]
-        )
+        # A metric that may not pass yet is flagged, too: fresh pairs may convict it at the next look.
+        is_new = (self.flagged[rows] == 0) & is_high & (ruling != Ruling.WITHIN)
+        self.flagged[rows] = np.where(is_new, pairs, self.flagged[rows])
         self.ruling[rows] = ruling
 
     def _is_hopeless(self, rows: Bools, estimate: Estimate, pairs: int, level: float, is_last: bool) -> Bools:
@@ -279,12 +282,11 @@ class Batch:
         if self.pairs and (estimate := self.estimate(..., self.pairs, convict=False)) is not None:
             mean, reach = estimate.mean, estimate.reach(BETA / len(looks))
             low, high = mean - reach, mean + reach
-        for used, start in {*zip(self.used.tolist(), self.start.tolist(), strict=True)}:
-            rows = (self.used == used) & (self.start == start)
-            fresh = self.estimate(rows, used, convict=True, start=start) if used else None
-            if fresh is not None:
-                low[rows] = fresh.mean - fresh.reach(self.level[rows][:, None])
-        low = np.minimum(low, mean)
+        is_over = self.ruling == Ruling.OVER
+        for used, start in {*zip(self.used[is_over].tolist(), self.start[is_over].tolist(), strict=True)}:
+            rows = is_over & (self.used == used) & (self.start == start)
+            if (fresh := self.estimate(rows, used, convict=True, start=start)) is not None:
+                low[rows] = np.minimum(fresh.mean - fresh.reach(self.level[rows][:, None]), mean[rows])
         low[self.used == 0], high[self.used == 0] = -np.inf, np.inf
         bounds = np.stack([mean, low, high], axis=-1)
         following = np.array([*looks, 0])[np.searchsorted(looks, self.used, side="right")]

@@ -172,7 +172,7 @@ def test_a_large_overhead_is_seen_in_spite_of_noise(judged):
 
 
 def test_noise_of_a_curve_names_its_worst_size(judged_curve):
-    rows = np.random.default_rng(1).normal(0.06, 0.01, (18, 4))
+    rows = np.random.default_rng(1).normal(0.04, 0.01, (18, 4))
     rows[:, 2] += np.resize([0.9, -0.9], 18)
     verdict = judged_curve(rows, points=(1, 2, 4, 8))
     assert verdict.outcome is Outcome.UNDECIDED

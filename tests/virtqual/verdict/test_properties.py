@@ -136,6 +136,7 @@ def test_the_interval_and_the_outcome_say_the_same(metric, values, budget, prior
     if verdict.outcome is Outcome.WITHIN:
         assert verdict.pairs == len(values)
         assert verdict.overhead.upper < verdict.limit + verdict.margin
+        assert verdict.overhead.lower <= verdict.limit
     # A conviction stands, whatever the pairs that are run afterwards look like.
     if verdict.outcome is Outcome.OVER and verdict.pairs == len(values):
         assert verdict.overhead.lower > verdict.limit

@@ -8,7 +8,7 @@ import pytest
 from made_series import counts
 from scipy import stats
 
-from virtqual.verdict.estimate import Noise, append_mean, median, moderate, pulled_in
+from virtqual.verdict.estimate import MIN_PAIR_SIGMA, Noise, append_mean, median, moderate, pulled_in
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.overhead import Runs, estimate_change, estimate_overhead
 from virtqual.verdict.pairs import SIDES, Pair, Sample
@@ -78,6 +78,35 @@ def test_answers(d: np.ndarray, sigma: float, expected: int) -> None:
     assert (result.ruling[0] == Ruling.TOO_GOOD) == (expected is INVALID)
 
 
+@pytest.mark.parametrize("min_pairs", [0, 4])
+@pytest.mark.parametrize("sd", [0.0, 0.001, 0.002, 0.004])
+@pytest.mark.parametrize("excess", [0.01, 0.02, 0.029])
+def test_an_interval_above_the_budget_is_over_however_quiet_the_machine(
+    excess: float, sd: float, min_pairs: int
+) -> None:
+    """Between budget and budget + margin, noise as recorded; nothing is WITHIN on the way to OVER."""
+    d = wobble(18, sd, math.log(1.05 + excess))
+    assert outcomes(d, sigma=max(sd, MIN_PAIR_SIGMA), min_pairs=min_pairs) == [OVER]
+    if sd <= 0.002:
+        for pairs in (2, 4, 6, 8):
+            made = judged(d[:pairs], sigma=max(sd, MIN_PAIR_SIGMA), min_pairs=min_pairs)
+            assert outcomes_of(made) == [OVER if pairs >= 4 else UNDECIDED]
+
+
+def test_an_interval_above_the_budget_goes_on_if_fresh_pairs_are_needed() -> None:
+    """Flagged at four pairs by an interval that lies above the budget; the next four pairs convict it."""
+    d = wobble(8, 0.002, math.log(1.07))
+    d[:2] -= 0.03
+    assert next_pairs(judged(d[:4], sigma=0.002)) != [None]
+    assert outcomes(d, sigma=0.002) != [WITHIN]
+
+
+def test_a_quiet_session_outweighs_a_stated_noise() -> None:
+    """With 3 % stated and 0.4 % observed, eight pairs decide what took sixteen."""
+    made = judged(wobble(18, 0.004, math.log(1.07)), sigma=0.03, stop=True)
+    assert (outcomes_of(made), made.used.tolist()) == ([OVER], [8])
+
+
 def test_one_slow_virtual_run_is_never_pulled_in_to_acquit_and_a_native_one_never_helps() -> None:
     quiet = wobble(4, 0.005)
     virtual, native = quiet.copy(), quiet.copy()
@@ -125,6 +154,10 @@ def test_outliers_are_pulled_in_to_what_noise_explains_around_their_own_hosts() 
         # Four times what is known is a contradiction.
         (0.0048, 3, 20, 0.0048 / 3, 0.0048 / 3, 3),
         (0.0010, 1, 20, (6 * 4e-4 + 0.0010) / 7, 0.0010, 7),
+        # Eight pairs that are far quieter contradict it, too; seven pairs do not.
+        (1e-6, 7, 20, 1e-6 / 7, 1e-6 / 7, 7),
+        (1e-6, 6, 20, (6 * 4e-4 + 1e-6) / 12, (6 * 4e-4 + 1e-6) / 12, 12),
+        (0.0, 7, 20, MIN_PAIR_SIGMA**2, MIN_PAIR_SIGMA**2, 7),
         (0.0000, 0, 20, 4e-4, 4e-4, 6),
     ],
 )
@@ -235,9 +268,10 @@ def test_curves_that_are_judged_together_have_the_answers_of_each_alone(
             np.testing.assert_equal(part, own)
 
 
-def test_the_bounds_are_those_of_the_levels_of_over_and_within() -> None:
-    """The mean and the upper bound pull in a slow native run, the lower one a slow virtual run, too."""
-    d = append_mean(np.stack([wobble(8, 0.01), wobble(8, 0.02)], axis=-1)[None])
+@pytest.mark.parametrize("level", [0.0, 1.0])
+def test_the_bounds_are_those_by_which_the_answer_was_found(level: float) -> None:
+    """The mean and the bounds of WITHIN pull in slow native runs, that of OVER slow virtual ones, too."""
+    d = level + append_mean(np.stack([wobble(8, 0.01), wobble(8, 0.02)], axis=-1)[None])
     d[0, 1] -= math.log(2)
     d[0, 6] += math.log(2)
     made = Batch(runs(d), LIMIT, MARGIN, noise := Noise(np.array([0.02])))
@@ -248,8 +282,11 @@ def test_the_bounds_are_those_of_the_levels_of_over_and_within() -> None:
     mean, low, high = answer.bounds.T
     assert mean == pytest.approx(acquitting.mean)
     assert high == pytest.approx(mean + acquitting.reach(BETA / len(LOOKS)))
-    start = int(made.start[0])
-    fresh = estimate_overhead(runs(d[0]), noise, convict=True, start=start)
+    if not level:
+        assert low == pytest.approx(mean - acquitting.reach(BETA / len(LOOKS)))
+        return
+    assert answer.ruling is Ruling.OVER
+    fresh = estimate_overhead(runs(d[0, : answer.used]), noise, convict=True, start=int(made.start[0]))
     assert fresh is not None
     assert low == pytest.approx(np.minimum(fresh.mean - fresh.reach(made.level[0]), mean))
 
@@ -488,10 +525,11 @@ def test_the_noise_of_an_earlier_session_does_not_shrink_until_the_last_look() -
 
 def test_a_change_is_convicted_with_slow_virtual_runs_pulled_in() -> None:
     before = runs(wobble(4, 0.01)[None, :, None])
-    slow = wobble(8, 0.01)
+    slow = wobble(8, 0.01, 0.3)
     slow[5] += math.log(2)
-    made = judged(slow, earlier=before)
-    (answer,) = made.answers(LOOKS)
+    judge([made := batch(slow, earlier=before)], (8,))
+    (answer,) = made.answers((8,))
+    assert answer.ruling is Ruling.OVER
     estimate = estimate_change(made.runs, before, Noise(np.array([[0.01]])), convict=True)
     assert estimate is not None
     assert answer.bounds[0, 1] == pytest.approx((estimate.mean - estimate.reach(made.level[0]))[0, 0])
@@ -576,7 +614,7 @@ def test_a_change_on_the_same_hosts_is_that_of_the_mean_over_them() -> None:
     assert estimate is not None
     assert estimate.mean[0] == pytest.approx(0.5 - 0.15)
     # Half of the known weight beside six pairs more than hosts, and the sums of squared weights.
-    pair = 3 * 0.03**2 / (3 + 6)
+    pair = (3 * 0.03**2 + 6 * MIN_PAIR_SIGMA**2) / (3 + 6)
     assert estimate.variance[0] == pytest.approx(pair * (6 / 12**2 + 2 / 4**2 + 8 / 8**2))
     assert estimate.bias == 0.0
     rng = np.random.default_rng(4)
