@@ -122,20 +122,26 @@ def _prior(sigma: float, df: float, between: float, between_df: float) -> Prior:
 def _series(
     drawn: draw.Drawn, session: int, metric: int, pairs: int | None = None, apart: float = 0.0
 ) -> Series:
-    """Return the first pairs of a metric; its runs begin `apart` seconds after those of the last one."""
+    """Return the first pairs of a metric; its runs begin `apart` seconds after those of the last one.
+
+    Runs of value NaN were lost; the pair that replaces theirs begins with the same side.
+    """
     sides = [np.exp(side[session, metric, :pairs]) for side in (drawn.native, drawn.virtual)]
     places = drawn.all_places
     width, has_boots = places.width, len(set(places.boot)) > 1
-    pairs_drawn = []
+    pairs_drawn: list[Pair] = []
     for pair, values in enumerate(
         zip(*(side.reshape(len(side), -1).tolist() for side in sides), strict=True)
     ):
         turn, samples = pair // width, []
+        lost = sum(bool(drawn_pair.invalid) for drawn_pair in pairs_drawn)
+        is_virtual_first = is_reversed(turn - lost)
         for which, (side, host) in enumerate(zip(SIDES, (places.native, places.virtual), strict=True)):
-            start = 100.0 * turn + 50 * (which != is_reversed(turn)) + apart * metric
+            start = 100.0 * turn + 50 * (which != is_virtual_first) + apart * metric
             labels = {"host": host[pair], "boot": places.boot[pair] if which and has_boots else ""}
             samples.append(Sample(side, pair, tuple(values[which]), start, start + 40, turn=turn, **labels))
-        pairs_drawn.append(Pair(pair, *samples))
+        invalid = ("lost",) if any(sample.refused for sample in samples) else ()
+        pairs_drawn.append(Pair(pair, *samples, invalid))
     kind, points = (CURVE, models.SIZES) if drawn.native.ndim > 3 else (SCALAR, ())
     return Series(kind, str(metric), points, tuple(pairs_drawn))
 

@@ -515,6 +515,33 @@ def slow(table: Table) -> None:
         )
 
 
+#: By words the shares of native and virtual runs that are lost, or take so many times as long.
+LOSSES = {
+    "10 % of the virtual runs are lost": (0.0, 0.10, 0.0),
+    "5 % of them are lost": (0.0, 0.05, 0.0),
+    "10 % of them take 2x": (0.0, 0.10, 2.0),
+    "5 % of them take 2x": (0.0, 0.05, 2.0),
+    "1 % of the runs of both sides are lost": (0.01, 0.01, 0.0),
+    "2 % of the runs of both sides are lost": (0.02, 0.02, 0.0),
+    "5 % of the runs of both sides are lost": (0.05, 0.05, 0.0),
+}
+
+
+def lost(table: Table) -> None:
+    table.begin("runs that are lost now and then, and replaced; 11 clean metrics, WITHIN from four pairs")
+    for sd in (0.01, 0.02):
+        for words, (native, virtual, times) in LOSSES.items():
+            shares = {"native": native, "virtual": virtual, "times": times}
+            drawn = draw.lossy(table.rng, table.sessions * 2 // 3, CLEAN, sd=sd, **shares)
+            answers, judged = commands.finished(drawn, apart=1e5, min_pairs=4)
+            outcomes = np.array([answer.outcome for answer in answers])
+            goal = {(0.10, 0.0): 0.02, (0.05, 0.0): 0.15}.get((virtual, native)) if not times else None
+            table.rate(f"SD {sd:.0%}, {words}: all WITHIN", outcomes == WITHIN, goal)
+            for outcome in (OVER, UNDECIDED, INVALID):
+                table.rate(f"SD {sd:.0%}, {words}: {outcome.value}", outcomes == outcome)
+            table.mean(f"SD {sd:.0%}, {words}: pairs, those that are replaced included", judged.pairs.mean(1))
+
+
 def clean(table: Table) -> None:
     table.begin("clean metrics: overhead 0")
     for name in models.NAMES:
@@ -587,6 +614,7 @@ PARTS = {
     "single-look": single_look,
     "curves": curves,
     "slow": slow,
+    "lost": lost,
     "clean": clean,
     "nodes": nodes,
     "against": against,

@@ -143,7 +143,7 @@ def noise_of(rng: Rng, histories: tuple[Floats, Floats], shape: tuple[int, ...],
 def scalars(
     rng: Rng, sessions: int, overhead: np.ndarray, *, name: str = "Gaussian", sd: float = 0.02, times: float =
     1.0, slow_first: float = 0.0, warm_up: bool = True, disturbance: Disturbance | None = None,
-    history: str = "quiet", step: float = 0.0,
+    history: str = "quiet", step: float = 0.0, pairs: int = MAX_PAIRS,
 ) -> Drawn:  # fmt: skip
     """Draw metrics of one noise model, `times` as noisy as their history.
 
@@ -158,7 +158,7 @@ def scalars(
         Of the clock that shows the values, a fraction of the value.
     """
     shape = (sessions, len(overhead))
-    virtual = models.is_virtual(MAX_PAIRS, warm_up)
+    virtual = models.is_virtual(pairs, warm_up)
     y = draw_runs(rng, name, shape, virtual, sd * times, disturbance)
     y[..., 0] += np.log1p(slow_first)
     y = y + np.where(virtual, overhead[:, None], 0)
@@ -275,6 +275,28 @@ def spiked(
     drawn = scalars(rng, sessions, overhead).first(pairs)
     n, v = (
         side + np.log(2) * (rng.random(side.shape) < share)
+        for side, share in ((drawn.native, native), (drawn.virtual, virtual))
+    )
+    return replace(drawn, native=n, virtual=v)
+
+
+def lossy(
+    rng: Rng,
+    sessions: int,
+    overhead: np.ndarray,
+    *,
+    native: float,
+    virtual: float,
+    sd: float,
+    times: float = 0.0,
+) -> Drawn:
+    """Draw sessions in which shares of the runs of either side are lost (NaN), or take `times` as long.
+
+    They have twice as many pairs as the last look, to replace those of which a run was lost.
+    """
+    drawn = scalars(rng, sessions, overhead, sd=sd, pairs=2 * MAX_PAIRS)
+    n, v = (
+        side + np.where(rng.random(side.shape) < share, np.log(times) if times else np.nan, 0)
         for side, share in ((drawn.native, native), (drawn.virtual, virtual))
     )
     return replace(drawn, native=n, virtual=v)

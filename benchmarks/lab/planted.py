@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -217,7 +218,8 @@ def crash_some_programs(period: int) -> Fault:
             is_due |= bool(new_runs) and len(runs) % period == period // 2
             # The program begins a little after its job script, and may have ended by now: then the next one.
             if is_due and (steps := list_virtual_programs()):
-                is_due = subprocess.run(["scancel", "--signal=SEGV", *steps], check=False).returncode != 0
+                send = ["scancel", f"--signal={signal.SIGSEGV:d}", *steps]
+                is_due = subprocess.run(send, check=False).returncode != 0
 
     return fault
 

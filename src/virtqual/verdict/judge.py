@@ -22,6 +22,9 @@ from virtqual.verdict.pairs import PairingError
 from virtqual.verdict.rule import Batch, RuleAnswer, Ruling
 from virtqual.verdict.verdict import Interval, OverRange, Point, Verdict, finite_or_none, rounded
 
+MIN_LOST_PAIRS = 4
+"""Pairs that must all have lost a run before a series is INVALID: of fewer, chance loses all now and then."""
+
 
 class _Decision(NamedTuple):
     outcome: Outcome
@@ -76,7 +79,9 @@ def _decide_without_rule(case: Case, looks: Sequence[int]) -> _Decision | None:
     """Return the decision if the rule is not asked, else None."""
     series, baseline = case.series, case.baseline
     left_out = series.set_aside | series.cut_off
-    attempted = sum(pair.number not in left_out for pair in series.pairs)
+    attempted = [pair for pair in series.pairs if pair.number not in left_out]
+    # A lost run is replaced: how many are lost is judged over the session (`virtqual.verdict.slow_runs`).
+    complete = sum(not pair.has_lost_run for pair in attempted)
     valid, refused = len(series.valid), list(case.refused)
     if reason := series.not_alternated:
         refused.append(reason)
@@ -86,8 +91,9 @@ def _decide_without_rule(case: Case, looks: Sequence[int]) -> _Decision | None:
             raise PairingError(f"{series.id}: the earlier session has other {difference} ({baseline.id}).")
         if reason := baseline.not_alternated:
             refused.append(f"earlier session: {reason}")
-    # More pairs are pointless if half of them are refused.
-    is_mostly_invalid = (attempted >= 2 and valid == 0) or (attempted >= 4 and 2 * valid <= attempted)
+    # More pairs are pointless if half of them do not count, or if all have lost a run.
+    is_none_valid = valid == 0 and (complete >= 2 or len(attempted) >= MIN_LOST_PAIRS)
+    is_mostly_invalid = is_none_valid or (complete >= 4 and 2 * valid <= complete)
     if refused or is_mostly_invalid:
         return _Decision(Outcome.INVALID, tuple(refused))
     if valid == 0:
@@ -135,7 +141,6 @@ def _make_batch(questions: Sequence[_Question]) -> Batch:
         session=np.array([question.session for question in questions]),
         earlier=_stack(earlier) if earlier else None,
         max_margin=max_margin,
-        censored=np.array([case.series.is_censored for case in cases]),
         bias=append_mean(np.array([case.clock_bias for case in cases])),
     )
 

@@ -105,6 +105,11 @@ class Pair:
         return [sample for sample in (self.native, self.virtual) if sample is not None]
 
     @property
+    def has_lost_run(self) -> bool:
+        """A run is missing, or does not count."""
+        return len(self.samples) < len(SIDES) or any(sample.refused for sample in self.samples)
+
+    @property
     def untimed(self) -> bool:
         """The times of a run are unknown."""
         return any(sample.untimed for sample in self.samples)
@@ -218,16 +223,6 @@ class Series:
         else:
             values = np.array([[getattr(pair, side).values for pair in pairs] for side in SIDES])
         return np.asarray(sign_of(self.metric.better) * np.log(values))
-
-    def refused(self, side: Side) -> int:
-        """Return how many runs of a side do not count, or are missing although their peers are there."""
-        samples = [getattr(pair, side) for pair in self.pairs if pair.number not in self.cut_off]
-        return sum(sample is None or sample.refused for sample in samples)
-
-    @property
-    def is_censored(self) -> bool:
-        """More virtual runs are missing than native ones, two or more: the missing runs might decide."""
-        return self.refused("virtual") >= max(2, self.refused("native") + 1)
 
     @property
     def not_alternated(self) -> str:

@@ -60,15 +60,13 @@ class Ruling(IntEnum):
     """Fewer than the first look has, or an exchange with one direction only."""
     OPEN = 3
     """Neither answer is sure enough."""
-    CENSORED = 4
-    """More virtual runs were refused than native ones, two or more: the missing runs might decide."""
-    NOISE = 5
+    NOISE = 4
     """No plausible overhead would be answered at the last look."""
-    BOOTS = 6
+    BOOTS = 5
     """It would be OVER, but by fewer boots than `MIN_BOOTS`."""
-    TOO_GOOD = 7
+    TOO_GOOD = 6
     """Surely faster than native by more than `FLOOR`."""
-    HOSTS = 8
+    HOSTS = 7
     """Different hosts have fixed roles, and their difference is unknown."""
 
     @property
@@ -131,8 +129,6 @@ class Batch:
         shape (n_columns,) as of `noise`.
     session
         Number of the session of each series: a session has one error rate.
-    censored
-        Missing virtual runs might decide.
 
     Attributes
     ----------
@@ -153,7 +149,6 @@ class Batch:
     session: Ints | int = 0
     earlier: Runs | None = None
     max_margin: ArrayLike = 0.0
-    censored: ArrayLike = False
     bias: ArrayLike = 0.0
     ruling: Ints = field(init=False)
 
@@ -245,7 +240,6 @@ class Batch:
             is_unbound = np.any(np.isinf(estimate.bias), axis=-1)
             conditions = {
                 Ruling.TOO_GOOD: too_good,
-                Ruling.CENSORED: within & np.broadcast_to(self.censored, self.shape)[rows],
                 Ruling.WITHIN: within & may_acquit,
                 # Two pairs may be the first half of an exchange of roles.
                 Ruling.HOSTS: is_unbound & (is_last or pairs > LOOKS[0]),
@@ -379,4 +373,4 @@ def judge(
             may_acquit = pairs >= min_pairs or is_single
             batch.acquit(pairs, BETA / len(looks), may_acquit=may_acquit, is_last=is_last)
             if stop:
-                batch.running &= np.isin(batch.ruling, (*_OPEN_RULINGS, Ruling.CENSORED))
+                batch.running &= np.isin(batch.ruling, _OPEN_RULINGS)

@@ -14,9 +14,12 @@ from virtqual.verdict.judge import judge_all
 from virtqual.verdict.outcome import Outcome, first_of
 from virtqual.verdict.outliers import Outlier, host_factors, set_aside_hosts
 from virtqual.verdict.rule import ALPHA, LOOKS, MIN_BOOTS, MIN_PAIRS_TO_QUALIFY
-from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SLOW_ALPHA, SlowRuns, slow_runs_of
+from virtqual.verdict.slow_runs import NO_SLOW_RUNS, SLOW_ALPHA, LostRun, SlowRuns, slow_runs_of
 from virtqual.verdict.verdict import Verdict
 from virtqual.verdict.waiver import Waiver
+
+#: Outcomes that lost virtual runs turn into UNDECIDED.
+_CLEARED = frozenset([Outcome.WITHIN, Outcome.BASELINE])
 
 
 def worst_outcome(verdicts: Iterable[Verdict]) -> Outcome:
@@ -55,9 +58,14 @@ class SessionVerdict:
 
     @property
     def outcome(self) -> Outcome:
-        """INVALID, OVER, UNDECIDED, BASELINE, WITHIN: the first that occurs; slow runs are OVER."""
+        """INVALID, OVER, UNDECIDED, BASELINE, WITHIN: the first that occurs.
+
+        Slow and lost runs that are found are OVER, and lost runs that may be those of a bad build UNDECIDED.
+        """
         answer = worst_outcome(self.verdicts)
-        return Outcome.OVER if self.slow_runs.found and answer is not Outcome.INVALID else answer
+        if self.slow_runs.found and answer is not Outcome.INVALID:
+            return Outcome.OVER
+        return Outcome.UNDECIDED if self.slow_runs.more_runs and answer in _CLEARED else answer
 
     @property
     def qualified(self) -> tuple[bool, str]:
@@ -108,6 +116,7 @@ def judge_sessions(
     today: date | None = None,
     min_pairs: int = LOOKS[0],
     recreates_vms: bool = False,
+    lost: Sequence[LostRun] = (),
 ) -> list[SessionVerdict]:
     """Judge the series of each session together, which has one case for each series and gate.
 
@@ -120,11 +129,13 @@ def judge_sessions(
     waivers
         Those for another class or build are ignored.
     slow_before
-        Slow runs of earlier sessions of this build.
+        Slow and lost runs of earlier sessions of this build.
     min_pairs
         From how many pairs on a metric can be WITHIN; every look flags.
     recreates_vms
         The VMs are created anew between rounds: nothing is OVER by few boots, which may be theirs alone.
+    lost
+        Runs, of a single session, that left nothing from which a sample could be made.
 
     Raises
     ------
@@ -152,7 +163,12 @@ def judge_sessions(
             verdict.hosts = host_factors(case.runs, {outlier.host for outlier in outliers})
             _apply_waivers(case, verdict, relevant, today)
         needs = tuple(_list_needs(cases, verdicts))
-        slow = _count_slow_runs(cases, slow_before, 0.0 if needs else SLOW_ALPHA / share, min_boots)
+        unrefused = {case.series.id: case for case in cases if not case.refused}
+        slow = slow_runs_of(unrefused.values(), lost)
+        if not needs and (slow + slow_before).runs_to_clear and worst_outcome(verdicts) in _CLEARED:
+            _ask_for_more_pairs(cases, verdicts, looks)
+            needs = tuple(_list_needs(cases, verdicts))
+        slow = slow.judge(slow_before, 0.0 if needs else SLOW_ALPHA / share, min_boots)
         answers.append(
             SessionVerdict(
                 tuple(verdicts), needs, slow, hypervisor_class, tuple(relevant), today, tuple(outliers)
@@ -161,19 +177,16 @@ def judge_sessions(
     return answers
 
 
-def _count_slow_runs(cases: Iterable[Case], slow_before: SlowRuns, alpha: float, min_boots: int) -> SlowRuns:
-    """Return the slow runs of a session, tested at the error rate `alpha` together with earlier ones."""
-    slow = slow_runs_of({case.series.id: case for case in cases if not case.refused}.values())
-    together = slow + slow_before
-    # Earlier sessions count only together with a slow run of this one: they were judged in their time.
-    if slow.virtual > 0 and alpha > 0 and together.p <= alpha and together.boots >= min_boots:
-        text = (
-            f"virtual runs were slow ({together.factor:.1f}x) {together.virtual} times in "
-            f"{together.virtual_runs} runs, native runs {together.native} times in {together.native_runs}"
-        )
-        note = ", with earlier sessions of this build" if slow_before.virtual_runs else ""
-        return slow.model_copy(update={"found": True, "text": text + note})
-    return slow
+def _ask_for_more_pairs(cases: Iterable[Case], verdicts: Iterable[Verdict], looks: Sequence[int]) -> None:
+    """Let series that have their answers ask for the pairs of the next look: they show whether runs are lost.
+
+    None gets more pairs than twice those of the last look, whatever is lost of them.
+    """
+    for case, verdict in zip(cases, verdicts, strict=True):
+        width = case.runs.places.width
+        following = (look * width for look in looks if look * width > len(case.series.chosen))
+        if case.series.next_number < 2 * looks[-1] * width:
+            verdict.next_pairs = next(following, None)
 
 
 def _apply_waivers(case: Case, verdict: Verdict, waivers: Sequence[Waiver], today: date) -> None:

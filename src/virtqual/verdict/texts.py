@@ -133,12 +133,6 @@ def reasons_of(case: Case, answer: RuleAnswer) -> tuple[str, ...]:
         return (f"still undecided at the maximum of {answer.used} pairs",)
     if answer.ruling is Ruling.TOO_FEW_PAIRS:
         return (too_few(len(case.series.chosen), answer.next_pairs or 0),)
-    if answer.ruling is Ruling.CENSORED:
-        virtual, native = case.series.refused("virtual"), case.series.refused("native")
-        return (
-            f"{virtual} virtual runs were refused or left nothing, and {native} native ones: "
-            "what is left out might decide",
-        )
     if answer.ruling is Ruling.BOOTS:
         return (
             f"over budget in fewer than {MIN_BOOTS} boots of virtual machines, which may be theirs alone",
