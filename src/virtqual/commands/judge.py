@@ -107,6 +107,8 @@ def _list_reasons(answer: SessionVerdict) -> list[str]:
     reasons += [reason for reason in (answer.without_hosts, answer.confounded) if reason]
     if answer.slow_runs.found:
         reasons.append(f"slow runs: {answer.slow_runs.text}")
+    if answer.slow_runs.more_runs:
+        reasons.append(f"lost runs: {answer.slow_runs.lost_text}")
     return reasons
 
 

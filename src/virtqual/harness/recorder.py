@@ -10,7 +10,7 @@ import re
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any, Literal
 
 from reframe.core.exceptions import FailureLimitError, PerformanceError, SanityError
@@ -44,11 +44,16 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
     """Appends to the log of each measuring case, and reports progress to virtqual.
 
     `log_of` returns the log that a task belongs to, or None for a task that is no measurement; `total` is the
-    number of cases. `working` has the stacks and sides on which runs of the session have ended well.
+    number of cases. `working` has the stacks and sides on which runs of the session have ended well, and
+    `tasks` those that ReFrame's policy knows, by their cases.
     """
 
     def __init__(
-        self, log_of: Callable[[Any], Log | None], total: int = 0, working: Iterable[tuple[str, Side]] = ()
+        self,
+        log_of: Callable[[Any], Log | None],
+        total: int = 0,
+        working: Iterable[tuple[str, Side]] = (),
+        tasks: MutableMapping[Any, Any] | None = None,
     ) -> None:
         self._log_of, self._total, self._ended = log_of, total, 0
         #: Cases that left nothing, and whether the log has the reason.
@@ -56,6 +61,7 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
         #: The places on which each program has failed, by the stack and the side.
         self._failures: dict[tuple[str, Side], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
         self._working = set(working)
+        self._tasks = {} if tasks is None else tasks
 
     def on_task_setup(self, task: Any) -> None:
         """Report that a case begins."""
@@ -90,6 +96,10 @@ class Recorder(TaskEventListener):  # type: ignore[misc]  # ReFrame has no types
         log.append(Failed(failure=failure))
         self._report("fail", task, failure.reason)
         self._give_up_if_nothing_works(task, failure)
+        if failure.job and not failure.warm_up and failure.kind in ("failed", "refused"):
+            # The runs that wait for this one begin: ReFrame does not ask for tasks that its policy lacks.
+            self._tasks.pop(task.testcase, None)
+            self._failed.pop(_key(task.testcase))
 
     def _give_up_if_nothing_works(self, task: Any, failure: Failure) -> None:
         """End ReFrame, as its ``--maxfail`` does, if the first runs of several programs failed on a side.
@@ -181,6 +191,10 @@ def failure_of(task: Any, kind: Kind | None = None) -> Failure:
         kind=kind,
         reason=reason,
         state=state,
+        warm_up=check.slot.warm_up,
+        start=getattr(job, "submit_time", None),
+        end=getattr(job, "completion_time", None) or time.time(),
+        nodes=tuple(getattr(check, "named_nodes", ()) or getattr(job, "_nodelist", None) or ()),
     )
 
 

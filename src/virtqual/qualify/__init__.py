@@ -10,7 +10,12 @@ from virtqual.errors import InfrastructureError, VirtqualError
 from virtqual.qualify import opening, plan
 from virtqual.qualify.allocations import hold_allocation, release_allocation
 from virtqual.qualify.between import recreate_vms, set_lost_nodes_aside
-from virtqual.qualify.concluding import conclude_failed, conclude_session, remove_if_empty
+from virtqual.qualify.concluding import (
+    conclude_failed,
+    conclude_session,
+    find_earlier_slow_runs,
+    remove_if_empty,
+)
 from virtqual.qualify.opening import check, prepare, probe_nodes
 from virtqual.qualify.rounds import run_round
 from virtqual.qualify.state import Qualification
@@ -84,6 +89,7 @@ def _measure(job: Qualification) -> Session:
             interrupted=interrupted,
             broken=[*lost.values(), *job.broken],
             node_lost=job.node_lost or bool(lost.keys() & job.watch.lost_nodes),
+            lost_nodes={name: why for name, why in lost.items() if name in job.watch.lost_nodes},
             not_run=not_run,
             too_large=too_large,
         )
@@ -124,11 +130,17 @@ def _cancel_jobs(job: Qualification) -> None:
 
 def _run_rounds(job: Qualification) -> None:
     session = job.log.session()
+    before = find_earlier_slow_runs(session)
+
+    def plan_next_rounds(session: Session) -> list[Round]:
+        judged = judge(session, earlier=job.earlier, looks=job.looks, slow_before=before)
+        return plan.repeat_warm_ups(job, session) or plan.plan_next_rounds(job, session, judged)
+
     first = Round(number=1, first=0, last=job.first_pairs - 1)
     rounds = plan.divide_among_boots(job, session, [first])
     if session.runs:
         # It is resumed.
-        rounds = plan.repeat_unfinished(job, session, first) or _plan_next_rounds(job, session)
+        rounds = plan.repeat_unfinished(job, session, first) or plan_next_rounds(session)
     while rounds:
         session = job.log.session()
         try:
@@ -153,11 +165,7 @@ def _run_rounds(job: Qualification) -> None:
             cut_off = part.model_copy(update={"last": last})
             rounds = [*plan.repeat_unfinished(job, job.log.session(), cut_off), *other_rounds]
         # Not `session`: failures that a lost node caused do not count any more.
-        rounds = rounds or _plan_next_rounds(job, job.log.session())
-
-
-def _plan_next_rounds(job: Qualification, session: Session) -> list[Round]:
-    return plan.plan_next_rounds(job, session, judge(session, earlier=job.earlier, looks=job.looks))
+        rounds = rounds or plan_next_rounds(job.log.session())
 
 
 __all__ = ["check", "qualify", "resume"]

@@ -42,7 +42,7 @@ def conclude_session(
     session.not_run = list(not_run)
     session.basis = Basis(
         runs=session.measured,
-        slow_before=_find_earlier_slow_runs(session),
+        slow_before=find_earlier_slow_runs(session),
         today=date.today(),
         earlier=earlier.measured if earlier else "",
         provenance=provenance(),
@@ -67,8 +67,8 @@ def remove_if_empty(log: Log) -> bool:
     return session.is_empty
 
 
-def _find_earlier_slow_runs(session: Session) -> SlowRuns:
-    """Return the slow runs of the latest earlier sessions of the same build, stack and system."""
+def find_earlier_slow_runs(session: Session) -> SlowRuns:
+    """Return the slow and lost runs of the latest earlier sessions of the same build, stack and system."""
     slow_runs = (
         summary.slow_runs
         for directory, summary in summaries_of(session.system, paths.sessions())

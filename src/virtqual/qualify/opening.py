@@ -121,7 +121,10 @@ def resume(name: str, resumed_by: Request, screen: Terminal, locks: ExitStack) -
     now = datetime.datetime.now(datetime.UTC).astimezone().isoformat(timespec="seconds")
     log.reopen()
     ended = begun.conclusion or "It ended before anything was concluded."
-    log.append(Resumed(resumption=Resumption(time=now, ended=ended, node_lost=begun.node_lost)))
+    nodes = begun.basis.lost_nodes if begun.basis else {}
+    number, node_lost = len(begun.rounds), begun.node_lost
+    resumption = Resumption(time=now, ended=ended, node_lost=node_lost, round=number, nodes=nodes)
+    log.append(Resumed(resumption=resumption))
     notes = [f"It began at {begun.created}. Runs of it that count: {len(begun.runs)}. {ended}"]
     if begun.build_is_stated:
         notes.append(f"The hypervisor is still the same: {_STATED_NOTE}")

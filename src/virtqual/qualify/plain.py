@@ -95,7 +95,10 @@ def run_session(runner: Any, run_cases: RunCases, testcases: list[Any], restored
         session = log.session()
         repetitions.take_over(session)
         working = {(run.stack, run.side) for run in session.runs}
-        recorder = Recorder(lambda task: log if measures(task.testcase) else None, len(testcases), working)
+        tasks = runner.policy._task_index
+        recorder = Recorder(
+            lambda task: log if measures(task.testcase) else None, len(testcases), working, tasks
+        )
         runner.policy.task_listeners.insert(0, recorder)
         return run_cases(testcases)
     try:
@@ -125,7 +128,8 @@ def _run_plainly(runner: Any, run_cases: RunCases, testcases: list[Any], restore
     verdicts = [case for case in testcases if judges(case)]
     with ExitStack() as locks:
         run = _open_run([*measuring, *verdicts], restored, locks)
-        runner.policy.task_listeners.insert(0, Recorder(run.log_of))
+        recorder = Recorder(run.log_of, tasks=runner.policy._task_index)
+        runner.policy.task_listeners.insert(0, recorder)
         _run_in_turn(runner.policy, verdicts)
         try:
             # Fixtures come first, since a run waits for nothing that begins after it.

@@ -13,6 +13,7 @@ from virtqual.harness import catalogue, repetitions
 from virtqual.harness.catalogue import Entry
 from virtqual.qualify.state import Qualification
 from virtqual.session.judge import Judged, choose_min_pairs
+from virtqual.session.lost import list_refusing_failures
 from virtqual.session.pairing import checks_of
 from virtqual.session.session import Request, Round, Session
 from virtqual.session.summary import durations_of, find_recent
@@ -58,19 +59,16 @@ def plan_next_rounds(job: Qualification, session: Session, judged: Judged) -> li
     """
     if judged.verdict is None:
         return []
-    checks, failed = checks_of(session.runs), {failure.check for failure in session.failures}
+    checks = checks_of(session.runs)
     ranges: dict[str, tuple[int, int]] = {}
     left_out: dict[str, str] = {}
     for need in judged.verdict.needs:
         check = checks[need.series]
         rotation = _find_rotation(job, check)
-        if check in failed:
-            # It would fail again, and its pairs cannot be judged any further.
-            left_out[check] = "a run of it failed"
-        elif not rotation.places:
+        if not rotation.places:
             left_out[check] = "it takes more nodes than are left"
         else:
-            first = math.ceil(need.first / rotation.width)
+            first = max(math.ceil(need.first / rotation.width), _find_next_turn(session, check, rotation))
             last = _find_last_turn(first, need.last - need.first + 1, rotation)
             # The judge counts rounds of a rotation, which are turns.
             if last >= job.request.max_pairs * 2:
@@ -116,8 +114,8 @@ def _find_rotation(job: Qualification, case: str) -> Rotation:
 
 
 def count_unfinished_turns(job: Qualification, session: Session, part: Round) -> dict[str, int]:
-    """Return by check how many turns of a round are not complete; checks that failed are left out."""
-    failed, unfinished = {failure.check for failure in session.failures}, {}
+    """Return by check how many turns of a round are not complete; checks that are refused are left out."""
+    failed, unfinished = {failure.check for failure in list_refusing_failures(session)}, {}
     checks = part.checks or [entry.case for entry in _list_fit(job)]
     for check in sorted({*checks} - failed):
         rotation = _find_rotation(job, check)
@@ -139,6 +137,27 @@ def _list_turns(session: Session, check: str, rotation: Rotation) -> list[int]:
     return [rotation.divided(run.pair)[0] for run in session.runs if run.check == check]
 
 
+def _find_next_turn(session: Session, check: str, rotation: Rotation) -> int:
+    """Return the turn after all turns of which a run of a check ended, well or not."""
+    failures = (failure for failure in session.failures if failure.check == check and not failure.warm_up)
+    failed = [rotation.divided(failure.pair)[0] for failure in failures if failure.job]
+    return max([*_list_turns(session, check, rotation), *failed], default=-1) + 1
+
+
+def repeat_warm_ups(job: Qualification, session: Session) -> list[Round]:
+    """Return a round for the checks of which nothing was run, since a warm-up was lost, and no other one was.
+
+    A program that cannot start at all fails again.
+    """
+    warm_ups = [failure for failure in session.failures if failure.warm_up and failure.job]
+    times = Counter((failure.check, failure.side, failure.pair) for failure in warm_ups)
+    given_up = {failure.check for failure in session.failures if not (failure.warm_up and failure.job)}
+    given_up |= {run.check for run in session.runs} | {key[0] for key, count in times.items() if count > 1}
+    again = sorted({failure.check for failure in warm_ups} - given_up)
+    ranges = dict.fromkeys(again, (0, job.first_pairs - 1))
+    return divide_among_boots(job, session, _make_rounds(session, ranges))
+
+
 def repeat_unfinished(job: Qualification, session: Session, part: Round) -> list[Round]:
     """Return the rounds that bring the pairs that a round was cut off from, now or before a resumption.
 
@@ -148,7 +167,7 @@ def repeat_unfinished(job: Qualification, session: Session, part: Round) -> list
     ranges: dict[str, tuple[int, int]] = {}
     for check, count in count_unfinished_turns(job, session, part).items():
         rotation = _find_rotation(job, check)
-        first = max([*_list_turns(session, check, rotation), part.first - 1]) + 1
+        first = max(_find_next_turn(session, check, rotation), part.first)
         ranges[check] = (first, _find_last_turn(first, count * rotation.places, rotation))
     return _make_rounds(session, ranges)
 

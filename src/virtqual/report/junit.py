@@ -34,6 +34,9 @@ def suite(session: Session) -> ElementTree.Element:
     if session.slow_runs and session.slow_runs.found:
         case = ElementTree.SubElement(root, "testcase", classname="session", name="slow runs")
         _add_result(case, "failure", Outcome.OVER, session.slow_runs.text)
+    if session.slow_runs and session.slow_runs.more_runs:
+        case = ElementTree.SubElement(root, "testcase", classname="session", name="lost runs")
+        _add_result(case, "failure", Outcome.UNDECIDED, session.slow_runs.lost_text)
     # A session that ends without a verdict must not look like a good one.
     if session.outcome in OPEN_OUTCOMES or (session.exit_code and not len(root)):
         case = ElementTree.SubElement(root, "testcase", classname="session", name=session.outcome.lower())

@@ -38,10 +38,11 @@ from virtqual.report.terminal import describe_head, format_duration
 from virtqual.runs import Run
 from virtqual.session.conclusion import describe_failures
 from virtqual.session.judge import admitted_of
+from virtqual.session.lost import list_refusing_failures
 from virtqual.session.pairing import checks_of, series_of
 from virtqual.session.session import Session
 from virtqual.site.held import DEFAULT_NODES
-from virtqual.verdict import Outcome, Verdict
+from virtqual.verdict import Outcome, Verdict, texts
 from virtqual.verdict.notation import Direction, describe_bounds, describe_slowdown, format_value, sign_of
 from virtqual.verdict.outliers import Outlier, without_hosts
 from virtqual.verdict.pairs import SIDES, Pair, Series, Side
@@ -251,7 +252,8 @@ def _content(session: Session) -> dict[str, Any]:
             for name, part in all_sizes.items()
             if name not in series and part.valid
         ],
-        "failures": describe_failures(session.failures),
+        "failures": describe_failures(list_refusing_failures(session)),
+        "lost": texts.describe_lost(session.slow_runs.lost) if session.slow_runs else [],
         "unmeasured": {name: reasons for name, reasons in session.refused.items() if name not in judged},
         "facts": facts,
         "brief": [facts["system"], f"class {facts['class']}", facts["measured"], facts["session"]],

@@ -16,9 +16,10 @@ from virtqual.harness.progress import CaseEvent
 from virtqual.report import preflight
 from virtqual.report.console import verbatim
 from virtqual.session.conclusion import describe_failures
+from virtqual.session.lost import list_refusing_failures
 from virtqual.session.session import MAX_LABEL_CHARS, Head, Session
 from virtqual.site import host_records
-from virtqual.verdict import Interval, Outcome, Verdict
+from virtqual.verdict import Interval, Outcome, Verdict, texts
 from virtqual.verdict.notation import format_value
 from virtqual.verdict.outliers import Outlier
 from virtqual.verdict.slow_runs import SlowRuns
@@ -162,6 +163,10 @@ class Terminal:
                     self.console.print(Text(f"{verdict.name}: {reason}", style="yellow"))
         if slow_runs and slow_runs.found:
             self.console.print(Text(f"OVER slow runs: {slow_runs.text}", style=_STYLE["OVER"]))
+        if slow_runs and slow_runs.more_runs:
+            self.console.print(Text(f"UNDECIDED lost runs: {slow_runs.lost_text}", style=_STYLE["UNDECIDED"]))
+        for line in texts.describe_lost(slow_runs.lost) if slow_runs else ():
+            self.console.print(Text(printable(line, MAX_VALUE_CHARS), style="yellow"))
         for waiver in waivers:
             self.console.print(f"waiver: {waiver}")
 
@@ -193,7 +198,7 @@ class Terminal:
             self._dim(f"          in full: virtqual preflight {session.session}")
 
     def _not_measured(self, session: Session) -> None:
-        for text in describe_failures(session.failures):
+        for text in describe_failures(list_refusing_failures(session)):
             self.console.print(Text(f"failed: {text}", style="red"))
         if session.not_run:
             self._dim("Not run here:")

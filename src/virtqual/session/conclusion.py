@@ -123,6 +123,9 @@ def _conclude_verdicts(session: Session, verdict: SessionVerdict | None, unmeasu
             session.conclusion += f" Of the others: {sentence}"
     else:
         session.conclusion = _describe_outcome(session, outcome, session.verdicts)
+    if verdict and verdict.slow_runs.more_runs:
+        lost = f"Lost runs: {verdict.slow_runs.lost_text}"
+        session.conclusion += f" {lost}; sessions of this build add up, so run it again."
     if verdict and verdict.slow_runs.found:
         session.conclusion += f" Slow runs: {verdict.slow_runs.text}."
     if session.outliers:
@@ -192,9 +195,11 @@ def _describe_outcome(session: Session, outcome: Outcome, verdicts: Sequence[Ver
     if outcome is Outcome.OVER:
         over = Counter(verdict.gate for verdict in unwaived)
         parts = [f"over the {limits[gate]} on {over[gate]} of {metrics}" for gate in limits if over[gate]]
-        slow_runs = "not within budget, since virtual runs are slow more often than native ones"
+        slow_runs = "not within budget, since virtual runs are slow or lost more often than native ones"
         return f"{build} is {' and '.join(parts) or slow_runs}."
     if outcome is Outcome.UNDECIDED:
+        if not unwaived:
+            return f"Undecided, although {counted} are within budget: virtual runs were lost. Not a pass."
         return f"Undecided after the pairs that were run: {len(unwaived)} of {counted}. Not a pass."
     if outcome is Outcome.BASELINE:
         return f"Baseline recorded for {build}: {metrics}, to be compared with by --against."

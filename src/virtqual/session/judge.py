@@ -5,10 +5,9 @@ runs -> admit -> pair -> judge -> conclude
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from functools import cache
 
 from virtqual import paths
@@ -19,6 +18,7 @@ from virtqual.preflight.finding import refusals
 from virtqual.preflight.policy import Policy, load_policy
 from virtqual.references import project_references
 from virtqual.runs import Run
+from virtqual.session.lost import find_explained_pairs, list_lost_runs, list_refusing_failures
 from virtqual.session.pairing import cases_of, series_of
 from virtqual.session.session import Session
 from virtqual.verdict import SessionVerdict, judge_sessions
@@ -79,7 +79,7 @@ def judge(
     share
         How many sessions share the error rate: a plain ReFrame run over several stacks is one each.
     slow_before
-        Slow runs of earlier sessions of this build.
+        Slow and lost runs of earlier sessions of this build.
     today
         The day on which waivers must hold.
 
@@ -102,7 +102,7 @@ def judge(
             system=session.system,
             # Runs of the earlier session that were disturbed or refused are no measure of a change.
             earlier=None if earlier is None else admitted_of(earlier, class_name),
-            interrupted=find_interrupted_pairs(session),
+            interrupted=find_explained_pairs(session),
         )
         hypervisor_class = references.hypervisor_class(class_name)
         (verdict,) = judge_sessions(
@@ -116,6 +116,7 @@ def judge(
             today=today,
             min_pairs=choose_min_pairs(hypervisor_class, fast=session.fast),
             recreates_vms=session.recreates_vms,
+            lost=list_lost_runs(session),
         )
     return Judged(admitted, verdict)
 
@@ -125,7 +126,7 @@ def admitted_of(session: Session, hypervisor_class: str = "", *, earlier: Sessio
 
     A run that also stands in the `earlier` session is refused.
     """
-    failed = [(failure.check, failure.why) for failure in session.failures]
+    failed = [(failure.check, failure.why) for failure in list_refusing_failures(session)]
     chosen = hypervisor_class or session.hypervisor_class
     rdma_sides = [side for side in SIDES if "rdma" in session.identity[side].get("features", ())]
     return admit(session.runs, policy(), chosen, failed, earlier.runs if earlier else (), rdma_sides)
@@ -134,35 +135,6 @@ def admitted_of(session: Session, hypervisor_class: str = "", *, earlier: Sessio
 def find_refusals(session: Session) -> tuple[str, ...]:
     """Return why preflight refuses all checks of a session, by what its runs have seen of their nodes."""
     return refusals(compare_runs(session.runs, policy(), session.hypervisor_class))
-
-
-def find_interrupted_pairs(session: Session) -> dict[str, frozenset[int]]:
-    """Return by check the numbers of the pairs that have one run because the session was interrupted then.
-
-    The other run was not begun, or was cancelled, and the pair was run again under another number. Pairs of a
-    round that lost a node are not returned: their missing runs may be missing for their values.
-    """
-    # The times of resumptions are in whole seconds.
-    ends = [
-        (datetime.fromisoformat(resumption.time).timestamp() + 1, resumption.node_lost)
-        for resumption in session.resumed
-    ]
-    runs: dict[tuple[str, int], list[Run]] = defaultdict(list)
-    for run in session.runs:
-        runs[run.check, run.pair].append(run)
-    interrupted: dict[str, set[int]] = defaultdict(set)
-    for (check, pair), (run, *peers) in runs.items():
-        node_lost = next((node_lost for time, node_lost in ends if time >= run.end), True)
-        if not (peers or node_lost or _has_lost_node(session, run)):
-            interrupted[check].add(pair)
-    return {check: frozenset(pairs) for check, pairs in interrupted.items()}
-
-
-def _has_lost_node(session: Session, run: Run) -> bool:
-    """Return whether the round of a run lost a node, or is unknown."""
-    turn = run.pair if run.turn is None else run.turn
-    rounds = [part for part in session.rounds if run.check in (part.checks or (run.check,)) and turn in part]
-    return not rounds or rounds[-1].number in {loss.round for loss in session.lost}
 
 
 def canaries(runs: Sequence[Run]) -> tuple[Canary, ...]:

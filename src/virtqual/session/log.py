@@ -190,6 +190,7 @@ class _Failures:
 
     #: With their rounds.
     all: list[tuple[int, Failure]] = field(default_factory=list)
+    dropped: list[tuple[int, Failure]] = field(default_factory=list)
     #: How many there were when a job was submitted, and when the last job was that ended well.
     _before: dict[str, int] = field(default_factory=dict)
     _settled: int = 0
@@ -210,12 +211,13 @@ class _Failures:
 
     def _drop(self, number: int, settled: int) -> None:
         """Remove failures of the infrastructure, and those of programs in a round but for the first ones."""
-        self.all = [
-            (of_round, failure)
-            for index, (of_round, failure) in enumerate(self.all)
-            if failure.kind != "infrastructure"
+        kept = [
+            failure.kind != "infrastructure"
             and (index < settled or (failure.kind, of_round) != ("failed", number))
+            for index, (of_round, failure) in enumerate(self.all)
         ]
+        self.dropped += [entry for entry, is_kept in zip(self.all, kept, strict=True) if not is_kept]
+        self.all = [entry for entry, is_kept in zip(self.all, kept, strict=True) if is_kept]
         self._before, self._settled = {}, 0
 
 
@@ -369,6 +371,7 @@ class Log:
                 case Concluded():
                     session.set_conclusion(event.conclusion)
         session.rounds, session.failures = list(rounds.values()), [failure for _, failure in failures.all]
+        session.cut_off = failures.dropped
         session.runs = sorted(runs.values(), key=lambda run: run.start)
         session.measured, session.measured_runs = digests.measured.hexdigest(), digests.runs.hexdigest()
         session.log_digest, session.is_complete = _digest(content), digests.is_complete

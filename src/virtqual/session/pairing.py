@@ -123,7 +123,7 @@ def cases_of(
     earlier
         The earlier session; the change of a series that it did not measure is refused.
     interrupted
-        Numbers of pairs by check that an interruption cut off.
+        Numbers of pairs by check of which a run failed, or that an interruption cut off.
 
     Raises
     ------

@@ -225,6 +225,9 @@ class Resumption(BaseModel, extra="forbid", frozen=True):
     ended: str
     #: A lost node had ended the session, and not a person, Slurm or the login node.
     node_lost: bool = True
+    #: The number of the round before, and the nodes that it lost, with the reasons.
+    round: int = 0
+    nodes: dict[str, str] = {}
 
 
 class Failure(BaseModel, extra="forbid", frozen=True):
@@ -244,6 +247,13 @@ class Failure(BaseModel, extra="forbid", frozen=True):
     reason: str
     #: Slurm's state of the job, such as ``TIMEOUT``, if Slurm ended the job.
     state: str | None = None
+    #: It precedes the first pair.
+    warm_up: bool = False
+    #: Seconds since the epoch; None if unknown.
+    start: float | None = None
+    end: float | None = None
+    #: The nodes that the run had, if they are known.
+    nodes: tuple[str, ...] = ()
 
     @property
     def node_lost(self) -> bool:
@@ -276,6 +286,8 @@ class Basis(BaseModel, extra="forbid", frozen=True):
     broken: tuple[str, ...] = ()
     #: A lost node ended the session.
     node_lost: bool = False
+    #: The nodes that were lost when it ended, with the reasons.
+    lost_nodes: dict[str, str] = {}
     #: Cases that were not run, since they take more nodes than could run jobs when the session began.
     too_large: tuple[str, ...] = ()
     provenance: Provenance | None = None
@@ -371,6 +383,8 @@ class Session(SessionDocument):
 
     #: Every run, once, by start.
     runs: list[Run] = []
+    #: Failures of cases that a lost node, or an end before a resumption, cut off, with their rounds.
+    cut_off: list[tuple[int, Failure]] = []
     #: SHA-256 of the head, but for the id, and of all lines of the log on which a judgement depends: runs,
     #: failures, jobs, rounds, nodes that were set aside, resumptions.
     measured: str = ""

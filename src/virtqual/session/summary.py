@@ -114,7 +114,7 @@ class Summary(BaseModel, extra="forbid", frozen=True):
         """Return a session in short."""
         request = session.request
         too_large = session.basis.too_large if session.basis else ()
-        omitted = session.failures or session.refused or too_large
+        omitted = session.refused or too_large
         return cls(
             log=log,
             session=session.session,
@@ -133,7 +133,7 @@ class Summary(BaseModel, extra="forbid", frozen=True):
             stack_hash=session.stack["hash"],
             durations=durations_of(session),
             metrics=_find_metrics(session),
-            slow_runs=session.slow_runs,
+            slow_runs=session.slow_runs and session.slow_runs.model_copy(update={"lost": ()}),
             facts=facts(session),
             verdicts=tuple(verdict.without_details() for verdict in session.verdicts),
             digest=(session.log_digest or "") * session.is_complete,

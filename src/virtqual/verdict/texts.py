@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import numpy as np
 
-from virtqual.files.wording import mask_numbers, pluralize
+from virtqual.files.wording import list_names, mask_numbers, pluralize
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.case import Case
 from virtqual.verdict.estimate import Floats
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.notation import describe_slowdown, format_percent, format_value, sign_of
 from virtqual.verdict.outcome import Outcome
-from virtqual.verdict.pairs import Series
+from virtqual.verdict.pairs import SIDES, Series
 from virtqual.verdict.rule import FLOOR, LOOKS, MIN_BOOTS, RuleAnswer, Ruling
+from virtqual.verdict.slow_runs import LostRun
 from virtqual.verdict.verdict import Interval, Verdict
+
+#: A line names so many lost runs.
+MAX_LOST_SHOWN = 3
 
 TOO_GOOD = (
     f"faster than native by more than {-math.expm1(FLOOR):.0%}, which is too good to be true: look for a "
@@ -86,6 +91,35 @@ def _share_of_native(case: Case, distance: Floats) -> Floats:
     sign, limit = sign_of(case.series.metric.better), case.limits[0]
     share: Floats = sign * (np.exp(sign * (limit + distance)) - np.exp(sign * limit))
     return share
+
+
+def describe_lost(lost: Sequence[LostRun]) -> list[str]:
+    """Return how many runs of each side were lost, and lines that say which, when and why.
+
+    Runs that were lost for the same reason, but for its numbers, share a line.
+    """
+    if not lost:
+        return []
+    counted = [run.side for run in lost if run.counts]
+    sides = (f"{pluralize(counted.count(side), f'{side} run')}" for side in SIDES[::-1])
+    others = len(lost) - len(counted)
+    lines = [f"Lost runs: {', '.join(sides)}{f'; {others} that do not count' if others else ''}"]
+    groups: dict[Hashable, list[LostRun]] = {}
+    for run in lost:
+        groups.setdefault((run.side, run.counts, mask_numbers(run.reason)), []).append(run)
+    for runs in groups.values():
+        verdict = "" if runs[0].counts else " (does not count)"
+        names = list_names([_name_lost(run) for run in runs], MAX_LOST_SHOWN)
+        lines.append(f"{names}: {runs[0].reason}{verdict}")
+    return lines
+
+
+def _name_lost(run: LostRun) -> str:
+    """Return such as ``virtual run of pair 3 of lammps (14:02 UTC)``."""
+    place = f" of pair {run.pair}" if run.pair is not None else ", before the first pair" if run.of else ""
+    time = "" if run.start is None else f" ({datetime.fromtimestamp(run.start, UTC):%Y-%m-%d %H:%M} UTC)"
+    what = f"run{place} of {run.of}" if run.of else f"node {run.node}"
+    return f"{run.side} {what}{time}"
 
 
 def too_few(pairs: int, needed: int) -> str:

@@ -205,7 +205,7 @@ def test_an_order_that_favours_one_side_makes_it_invalid(metrics, judged):
 
 @pytest.mark.parametrize(
     ("bad", "expected"),
-    [([], Outcome.WITHIN), ([1], Outcome.WITHIN), ([0, 1, 2], Outcome.WITHIN), (range(4), Outcome.INVALID)],
+    [([], Outcome.WITHIN), ([1], Outcome.WITHIN), (range(6), Outcome.WITHIN), (range(8), Outcome.INVALID)],
 )
 def test_refused_pairs_are_left_out_unless_they_are_the_rule(metrics, judged_runs, bad, expected):
     verdict = judged_runs(runs_of(metrics, steady(0.0, 8)), [("native", number) for number in bad])
@@ -220,54 +220,20 @@ def test_refused_pairs_are_left_out_unless_they_are_the_rule(metrics, judged_run
     ("pairs", "bad", "outcome"),
     [
         (1, 1, Outcome.UNDECIDED),
-        (2, 2, Outcome.INVALID),
+        # Chance loses two runs now and then, and hardly four.
+        (3, 3, Outcome.UNDECIDED),
+        (4, 4, Outcome.INVALID),
         # A single valid pair of three asks for others.
         (3, 2, Outcome.UNDECIDED),
-        (4, 2, Outcome.INVALID),
+        (4, 2, Outcome.WITHIN),
         (5, 2, Outcome.WITHIN),
     ],
 )
-def test_half_of_four_pairs_must_count_and_one_of_two(metrics, judged_runs, pairs, bad, outcome):
+def test_pairs_that_lost_a_run_are_replaced_unless_all_of_four_did(metrics, judged_runs, pairs, bad, outcome):
     refused = [("native", number) for number in range(bad)]
     verdict = judged_runs(runs_of(metrics, steady(0.0, pairs)), refused)
     assert verdict.outcome is outcome
     assert verdict.next_pairs == (2 if outcome is Outcome.UNDECIDED else None)
-
-
-@pytest.mark.parametrize(
-    ("virtual", "native", "censored"),
-    [(1, 0, False), (2, 0, True), (2, 2, False), (2, 1, True), (1, 2, False)],
-)
-def test_virtual_runs_that_are_left_out_might_decide(metrics, judged_runs, virtual, native, censored):
-    bad = [("virtual", n) for n in range(virtual)] + [("native", 8 + n) for n in range(native)]
-    verdict = judged_runs(runs_of(metrics, steady(0.0, 12, 0.002)), bad)
-    if censored:
-        assert (verdict.outcome, verdict.next_pairs) == (Outcome.UNDECIDED, None)
-        says = f"{virtual} virtual runs were refused or left nothing, and {native} native ones: "
-        assert verdict.reasons[0] == says + "what is left out might decide"
-    else:
-        assert verdict.passes
-    over = judged_runs(runs_of(metrics, steady(0.5, 18, 0.002)), bad)
-    assert over.outcome is Outcome.OVER
-
-
-def test_virtual_runs_that_left_nothing_might_decide_as_well(metrics, judged_runs):
-    """A guest whose slow runs print nothing must not pass by the others."""
-    runs = runs_of(metrics, steady(0.0, 8, 0.002))
-    silent = [run for run in runs if (run.side, run.number) not in {("virtual", 1), ("virtual", 2)}]
-    assert judged_runs(runs).passes
-    verdict = judged_runs(silent)
-    assert (verdict.outcome, verdict.pairs) == (Outcome.UNDECIDED, 6)
-    assert verdict.reasons[0].startswith("2 virtual runs were refused or left nothing, and 0 native ones")
-
-
-def test_pairs_that_an_interruption_cut_off_are_none_of_those_of_which_half_must_count(metrics):
-    runs = runs_of(metrics, steady(0.0, 12, 0.002))
-    series = pair_up(
-        metrics["hpl"], "here", (), [run for run in runs if run.number < 4 or run.side == "native"]
-    )
-    assert alone(series, FIVE, PRIOR).outcome is Outcome.INVALID
-    assert alone(replace(series, cut_off=frozenset(range(4, 12))), FIVE, PRIOR).passes
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])

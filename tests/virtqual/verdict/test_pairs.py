@@ -272,13 +272,14 @@ def test_points_of_a_sample_must_be_those_of_the_series(metrics):
     assert pair_up(metrics["mpi_latency"], "here", SIZES, [replace(run, points=(8, 64))]).points == SIZES
 
 
-def test_runs_that_do_not_count_are_counted_by_side(metrics, runs):
+def test_a_pair_has_lost_a_run_if_one_is_missing_or_does_not_count(metrics, runs):
     runs[0] = replace(runs[0], invalid=("loud",))
-    runs[1] = replace(runs[1], values=(float("nan"),))
     runs[3] = replace(runs[3], values=(0.0,))
-    assert (runs[1].side, runs[3].side) == ("virtual", "native")
-    series = pair_up(metrics["hpl"], "here", (), runs)
-    assert [pair.number for pair in series.valid] == [2]
-    assert (series.refused("native"), series.refused("virtual")) == (2, 1)
-    # A run is not refused because its peer is.
-    assert pair_up(metrics["hpl"], "here", (), runs[4:]).refused("virtual") == 0
+    assert runs[5].number == 2
+    series = pair_up(metrics["hpl"], "here", (), [*runs[:5], *runs[6:]])
+    assert [pair.has_lost_run for pair in series.pairs] == [
+        True,
+        True,
+        True,
+        *[False] * (len(series.pairs) - 3),
+    ]
