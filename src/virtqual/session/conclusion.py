@@ -195,7 +195,8 @@ def _describe_outcome(session: Session, outcome: Outcome, verdicts: Sequence[Ver
     if outcome is Outcome.OVER:
         over = Counter(verdict.gate for verdict in unwaived)
         parts = [f"over the {limits[gate]} on {over[gate]} of {metrics}" for gate in limits if over[gate]]
-        slow_runs = "not within budget, since virtual runs are slow or lost more often than native ones"
+        how = "slow or lost" if session.slow_runs and session.slow_runs.virtual_lost else "slow"
+        slow_runs = f"not within budget, since virtual runs are {how} more often than native ones"
         return f"{build} is {' and '.join(parts) or slow_runs}."
     if outcome is Outcome.UNDECIDED:
         if not unwaived:

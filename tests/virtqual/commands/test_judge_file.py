@@ -31,7 +31,10 @@ from virtqual.verdict.noise import Prior
 STATED = ("--budget", "5%", "--margin", "3%")
 SERIES_KEYS = {"schema", "kind", "session", *Verdict.model_fields}
 SESSION_KEYS = {"schema", "kind", "session", "outcome", "qualified", "slow_runs", "reasons"}
-SLOW_KEYS = {"virtual", "virtual_runs", "native", "native_runs", "boots", "factor", "found", "text"}
+SLOW_KEYS = {
+    *("virtual", "virtual_runs", "virtual_lost", "native", "native_runs", "native_lost", "boots", "factor"),
+    *("found", "text", "more_runs", "lost_text", "lost"),
+}
 
 
 def rows(virtual=1.0, pairs=8, *, noise=0.004, sizes=("",), seed=1, alternate=True, timed=True, **more):

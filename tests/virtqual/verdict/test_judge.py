@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_series import CHANGE, FIVE, PRIOR, alone, at, budget_of, samples_of, stated, steady
+from made_series import CHANGE, FIVE, PRIOR, alone, at, budget_of, judge_session, samples_of, stated, steady
 
-from virtqual.verdict import Outcome, Verdict
+from virtqual.verdict import Case, Outcome, Verdict
 from virtqual.verdict.budget import Budget, BudgetError, Quantity
 from virtqual.verdict.pairs import PairingError, Sample, pair_up
 from virtqual.verdict.rule import LOOKS
@@ -237,12 +237,13 @@ def test_pairs_that_lost_a_run_are_replaced_unless_all_of_four_did(metrics, judg
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
-def test_values_that_are_no_numbers_never_help(metrics, judged_runs, value):
+def test_values_that_are_no_numbers_never_help(metrics, value):
     runs = runs_of(metrics, [0.0] * 8)
     broken = [
         replace(run, values=(value,)) if run.side == "virtual" and run.number < 3 else run for run in runs
     ]
-    assert judged_runs(broken).outcome is Outcome.UNDECIDED
+    series = pair_up(metrics["hpl"], "here", (), broken)
+    assert judge_session([Case(series, FIVE, PRIOR)]).outcome is Outcome.UNDECIDED
 
 
 # -- too good ------------------------------------------------------------------------------------------

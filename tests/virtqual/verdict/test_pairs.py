@@ -277,9 +277,4 @@ def test_a_pair_has_lost_a_run_if_one_is_missing_or_does_not_count(metrics, runs
     runs[3] = replace(runs[3], values=(0.0,))
     assert runs[5].number == 2
     series = pair_up(metrics["hpl"], "here", (), [*runs[:5], *runs[6:]])
-    assert [pair.has_lost_run for pair in series.pairs] == [
-        True,
-        True,
-        True,
-        *[False] * (len(series.pairs) - 3),
-    ]
+    assert [pair.number for pair in series.pairs if pair.has_lost_run] == [0, 1, 2]
