@@ -211,15 +211,20 @@ def crash_some_programs(period: int) -> Fault:
 
     def fault(ended: threading.Event) -> None:
         runs: list[str] = []
-        is_due = False
+        is_due, victim = False, ""
         while not ended.wait(SQUEUE_INTERVAL_S):
             new_runs = [run for run in list_virtual_runs() if run not in runs]
             runs += new_runs
             is_due |= bool(new_runs) and len(runs) % period == period // 2
-            # The program begins a little after its job script, and may have ended by now: then the next one.
-            if is_due and (steps := list_virtual_programs()):
-                send = ["scancel", f"--signal={signal.SIGSEGV:d}", *steps]
-                is_due = subprocess.run(send, check=False).returncode != 0
+            if not is_due:
+                continue
+            # scancel fails while a step is being started, and also if it has had to try again.
+            steps = list_virtual_programs()
+            if victim and victim not in steps:
+                is_due, victim = False, ""
+            elif steps:
+                victim = victim or steps[0]
+                subprocess.run(["scancel", f"--signal={signal.SIGSEGV:d}", victim], check=False)
 
     return fault
 
