@@ -470,6 +470,16 @@ def test_a_value_that_is_none_makes_its_pair_invalid(judge, value):
     assert (series["outcome"], reason in shown) == ("WITHIN", True)
 
 
+def test_lost_virtual_runs_leave_a_session_undecided_though_each_metric_is_within(judge):
+    table = rows()
+    (index,) = [n for n, row in enumerate(table) if (row["pair"], row["side"]) == (2, "virtual")]
+    table[index]["value"] = "nan"
+    done = judge(table, *STATED)
+    shown = " ".join(done.output.split())
+    assert (done.exit_code, "1 of 8 virtual runs was lost, and no native one" in shown) == (3, True)
+    assert "Lost runs: 1 virtual run, 0 native runs" in shown
+
+
 def change(row, **fields):
     table = rows(sizes=("1", "2"), pairs=2) if "size" in fields else rows(pairs=2)
     table[row] |= fields
