@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -66,10 +68,20 @@ def list_virtual_runs() -> list[str]:
 
 def list_runs(*options: str) -> list[str]:
     """Return the ids of the steps that are runs of any side."""
+    return list_steps("rfm_", *options)
+
+
+def list_virtual_programs() -> list[str]:
+    """Return the ids of the steps in VMs by which the job scripts of runs start their programs."""
+    return list_steps(r"\d+\.\d+-\d+$", "--partition=virtual")
+
+
+def list_steps(name: str, *options: str) -> list[str]:
+    """Return the ids of the steps whose names match a pattern from their beginnings on."""
     line = ["squeue", "--steps", "--noheader", *options, "--format=%i %j"]
     output = subprocess.run(line, capture_output=True, text=True, check=False).stdout
     rows = (row.split() for row in output.splitlines())
-    return [row[0] for row in rows if len(row) == 2 and row[1].startswith("rfm_")]
+    return [row[0] for row in rows if len(row) == 2 and re.match(name, row[1])]
 
 
 def stop_guests(share: float) -> Fault:
@@ -159,6 +171,25 @@ def limit_disks(requests: int) -> Fault:
     )
 
 
+def limit_reads(native: int, virtual: int) -> Fault:
+    """Let the disks of nodes and of guests answer so many reads a second: two limits hardly vary."""
+    move = "cat vm.pid > /sys/fs/cgroup/virtual/cgroup.procs"
+    # VMs that are created anew are processes of their own.
+    loop = f"while [ -e limiting ]; do {move} || true; sleep {NEW_VMS_INTERVAL_S}; done"
+    limits = "".join(
+        f"mkdir -p {side}; read -r disk < /sys/block/{disk}/dev; echo $disk riops={reads} > {side}/io.max; "
+        for side, disk, reads in (("native", "vda", native), ("virtual", "vdb", virtual))
+    )
+    return plant_on_hosts(
+        "set -e; [ -e /sys/fs/cgroup/cgroup.procs ] || mount -t cgroup2 none /sys/fs/cgroup; "
+        # Runs inherit the group of the slurmd that starts them.
+        f"cd /sys/fs/cgroup; echo +io > cgroup.subtree_control; {limits}pidof slurmd > native/cgroup.procs; "
+        f"cd /run/vcluster; touch limiting; {move}; ({loop}) > /dev/null 2>&1 &",
+        "rm -f /run/vcluster/limiting; pidof slurmd > /sys/fs/cgroup/cgroup.procs; "
+        "cat /run/vcluster/vm.pid > /sys/fs/cgroup/cgroup.procs",
+    )
+
+
 def refuse_huge_pages() -> Fault:
     """Let the hosts, which are the native side too, give no transparent huge pages."""
     file = "/sys/kernel/mm/transparent_hugepage/enabled"
@@ -173,6 +204,29 @@ def shape_network(rule: str) -> Fault:
         f"{port} add dev $VM root netem {rule}",
         f"{port} del dev $VM root",
     )
+
+
+def crash_some_programs(period: int) -> Fault:
+    """Let the program of one of `period` virtual runs crash; native runs are left alone."""
+
+    def fault(ended: threading.Event) -> None:
+        runs: list[str] = []
+        is_due, victim = False, ""
+        while not ended.wait(SQUEUE_INTERVAL_S):
+            new_runs = [run for run in list_virtual_runs() if run not in runs]
+            runs += new_runs
+            is_due |= bool(new_runs) and len(runs) % period == period // 2
+            if not is_due:
+                continue
+            # scancel fails while a step is being started, and also if it has had to try again.
+            steps = list_virtual_programs()
+            if victim and victim not in steps:
+                is_due, victim = False, ""
+            elif steps:
+                victim = victim or steps[0]
+                subprocess.run(["scancel", f"--signal={signal.SIGSEGV:d}", victim], check=False)
+
+    return fault
 
 
 def load_half_of_the_runs(period: int) -> Fault:

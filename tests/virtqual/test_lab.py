@@ -1,7 +1,9 @@
 """The lab of `ci/evidence`: which experiments are done, what is old, and the pages that the results give."""
 
 import json
+import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -81,6 +83,34 @@ def test_slow_runs_of_a_planted_fault_are_no_earlier_runs_of_another_experiment(
         for fields in (NOTHING, NOTHING | {"name": "a fault"}, build, build | {"name": "build 2"})
     )
     assert len({nothing, fault, *builds}) == 3
+
+
+def test_the_program_of_one_virtual_run_in_a_period_crashes(monkeypatch):
+    """It gets the signal until it is gone, since scancel does not say whether it has had it."""
+    ended, runs, signals = threading.Event(), [], []
+
+    def list_runs():
+        # Each run is there for three looks, and its program for the last two.
+        runs.append(f"1.{len(runs) // 3}")
+        (ended.set if len(runs) == 75 else ended.clear)()
+        return runs[-1:]
+
+    monkeypatch.setattr(lab.planted, "SQUEUE_INTERVAL_S", 0)
+    monkeypatch.setattr(lab.planted, "list_virtual_runs", list_runs)
+    monkeypatch.setattr(
+        lab.planted, "list_virtual_programs", lambda: [f"{runs[-1]}0"] if len(runs) % 3 != 1 else []
+    )
+    monkeypatch.setattr(lab.planted.subprocess, "run", lambda line, **_: signals.append(line[-1]))
+    lab.planted.crash_some_programs(10)(ended)
+    assert signals == ["1.40", "1.40", "1.140", "1.140", "1.240", "1.240"]
+
+
+def test_steps_of_programs_are_told_from_those_of_their_job_scripts(monkeypatch):
+    answer = "1.batch batch\n1.2 rfm_storage\n1.3 1.1-1\n1.4 a name\n"
+    done = subprocess.CompletedProcess("squeue", 0, answer)
+    monkeypatch.setattr(lab.planted.subprocess, "run", lambda *_, **__: done)
+    assert lab.planted.list_virtual_runs() == ["1.2"]
+    assert lab.planted.list_virtual_programs() == ["1.3"]
 
 
 def test_what_changed_since_is_old_and_is_run_again(monkeypatch, tmp_path):

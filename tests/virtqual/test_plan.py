@@ -154,6 +154,26 @@ def test_a_round_of_an_older_session_has_the_standard_order():
     )
 
 
+@pytest.mark.parametrize(
+    ("lost", "is_failing"),
+    [
+        ([("virtual", 21)], False),
+        ([("virtual", 9), ("virtual", 21)], False),
+        ([("virtual", 21), ("native", 31)], False),
+        ([("virtual", 21), ("virtual", 31)], True),
+    ],
+)
+def test_a_check_whose_warm_up_is_lost_twice_in_a_row_gets_no_more_pairs(lost, is_failing):
+    """A pair of it, and other checks, ended before or meanwhile."""
+    runs = [made_run("native", 0, check=check, end=end) for check, end in (("lj", 19.0), ("eam", 29.0))]
+    failures = [
+        SimpleNamespace(check="lj", side=side, warm_up=True, end=float(end), job="1") for side, end in lost
+    ]
+    failures += [SimpleNamespace(check="lj", side="virtual", warm_up=False, end=40.0, job="2")] * 2
+    session = SimpleNamespace(runs=runs, failures=failures)
+    assert plan.find_failing_checks(session) == ({"lj"} if is_failing else set())
+
+
 SERIES = "lammps_loop_time@lj"
 
 
@@ -164,8 +184,13 @@ def plan_next(*, first=4, last=7, order="", failed=(), recreate_vms=(), boots=1,
     """
     notes = []
     session = SimpleNamespace(
-        runs=[SimpleNamespace(check="lj", results=[SimpleNamespace(series=SERIES)])],
-        failures=[SimpleNamespace(check=check) for check in failed],
+        # Its pair is no obstacle to those that are needed.
+        runs=[
+            SimpleNamespace(check="lj", pair=-1, turn=None, end=1.0, results=[SimpleNamespace(series=SERIES)])
+        ],
+        failures=[
+            SimpleNamespace(check=check, side="virtual", warm_up=True, end=2.0, job="2") for check in failed
+        ],
         rounds=[SimpleNamespace(recreated=10.0 if number else None) for number in range(boots)],
     )
     job = SimpleNamespace(
@@ -182,7 +207,7 @@ def plan_next(*, first=4, last=7, order="", failed=(), recreate_vms=(), boots=1,
 
 @pytest.mark.parametrize(
     ("first", "failed", "reason"),
-    [(4, ["lj"], "a run of it failed"), (36, [], "too many of its pairs do not count")],
+    [(4, ["lj"] * 2, "its warm-up was lost twice in a row"), (36, [], "too many of its pairs do not count")],
 )
 def test_needed_pairs_that_are_not_run_are_named(first, failed, reason):
     rounds, notes = plan_next(first=first, last=first + 3, failed=failed)

@@ -18,6 +18,7 @@ from itertools import product
 from virtqual.errors import UsageError
 from virtqual.files.wording import pluralize
 from virtqual.site.held import Rotation
+from virtqual.verdict.alternation import is_reversed as is_reversed  # a name that other scripts use
 from virtqual.verdict.alternation import list_standard_order
 from virtqual.verdict.pairs import SIDES
 

@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from virtqual import paths
 from virtqual.errors import RefusedError, VirtqualError
 from virtqual.files import reading
@@ -15,7 +17,7 @@ from virtqual.qualify.drawing import draw_conclusion
 from virtqual.report import junit, page
 from virtqual.session.log import DOCUMENT, Log, document_of
 from virtqual.session.provenance import provenance
-from virtqual.session.session import UNJUDGED_ANSWERS, Basis, Conclusion, Session
+from virtqual.session.session import UNJUDGED_ANSWERS, Basis, Conclusion, Session, SessionDocument
 from virtqual.session.store import load
 from virtqual.session.summary import Summary, file_of, is_believed, read_summary, store_summary
 from virtqual.session.verified import read_digests, remember
@@ -320,7 +322,10 @@ def _compare_documents(session: Session, directory: Path) -> Iterator[str]:
         file = directory / name
         is_same = not (file.is_symlink() or file.exists())
         with suppress(OSError):
-            is_same = is_same or reading.read_bytes(file, links=False) == content
+            read = b"" if is_same else reading.read_bytes(file, links=False)
+            is_same = is_same or read == content
+            # A document of other code lacks the fields that were added since.
+            is_same = is_same or (name == DOCUMENT and not is_by_this_code and _complete(read) == content)
         if not is_same:
             yield f"{file}: is not what the log tells; remove it: `virtqual report` and `show` read the log"
     report = directory / page.FILE
@@ -335,6 +340,13 @@ def _compare_documents(session: Session, directory: Path) -> Iterator[str]:
     summary = None if is_from_elsewhere(directory) else read_summary(directory)
     if summary and summary.model_copy(update={"log": "", "doubts": ()}) != Summary.of(session):
         yield f"{file_of(directory)}: is not what the log tells; remove it, and it is made again"
+
+
+def _complete(document: bytes) -> bytes:
+    """Return a ``session.json`` with the defaults of the fields that it lacks; nothing if it is none."""
+    with suppress(ValidationError):
+        return document_of(SessionDocument.model_validate_json(document)).encode()
+    return b""
 
 
 def find_foreign_files() -> Iterator[str]:

@@ -73,11 +73,14 @@ def plan_next_rounds(job: Qualification, session: Session, judged: Judged) -> li
     checks = checks_of(session.runs)
     ranges: dict[str, _Turns] = {}
     left_out: dict[str, str] = {}
+    failing = find_failing_checks(session)
     for need in judged.verdict.needs:
         check = checks[need.series]
         rotation = _find_rotation(job, check)
         if not rotation.places:
             left_out[check] = "it takes more nodes than are left"
+        elif check in failing:
+            left_out[check] = "its warm-up was lost twice in a row"
         else:
             first = max(math.ceil(need.first / rotation.width), _find_next_turn(session, check, rotation))
             last = first + math.ceil((need.last - need.first + 1) / rotation.places) - 1
@@ -92,6 +95,22 @@ def plan_next_rounds(job: Qualification, session: Session, judged: Judged) -> li
         reasons = "; ".join(f"{check} ({reason})" for check, reason in left_out.items())
         job.screen.note(f"no more pairs, although undecided: {reasons}")
     return divide_among_boots(job, session, _make_rounds(session, ranges))
+
+
+def find_failing_checks(session: Session) -> set[str]:
+    """Return the checks whose warm-up was lost twice on one side, with no run of the check between or since.
+
+    No pair follows a lost warm-up: without an end the same pairs would be asked for again and again.
+    """
+    ended: dict[str, float] = defaultdict(float)
+    for run in session.runs:
+        ended[run.check] = max(ended[run.check], run.end)
+    lost = Counter(
+        (failure.check, failure.side)
+        for failure in session.failures
+        if failure.warm_up and failure.end is not None and failure.end > ended[failure.check]
+    )
+    return {check for (check, _), times in lost.items() if times > 1}
 
 
 def divide_among_boots(job: Qualification, session: Session, rounds: Sequence[Round]) -> list[Round]:

@@ -456,7 +456,7 @@ def _write(file: int, end: int, content: bytes) -> None:
         raise
 
 
-def document_of(session: Session) -> str:
+def document_of(session: SessionDocument) -> str:
     """Return the content of ``session.json``."""
     return session.model_dump_json(by_alias=True, indent=1, include=set(SessionDocument.model_fields)) + "\n"
 

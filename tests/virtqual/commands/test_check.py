@@ -365,6 +365,19 @@ def test_a_document_and_a_summary_that_were_edited_are_said(session):
     assert f"{session.name}.json: is not what the log tells" in output
 
 
+def test_a_document_of_other_code_may_lack_fields_that_were_added_since(session):
+    edit_conclusion(session, by_other_code())
+    (session / "report.html").unlink()
+    document = json.loads((session / "session.json").read_text("utf-8"))
+    assert document.pop("lost") == []
+    (session / "session.json").write_text(json.dumps(document), encoding="utf-8")
+    assert run("check") == (0, "1 session checked: as they were written")
+    document["outcome"] = "OVER"
+    (session / "session.json").write_text(json.dumps(document), encoding="utf-8")
+    code, output = run("check")
+    assert (code, "session.json: is not what the log tells" in output) == (4, True)
+
+
 def test_a_report_of_another_log_is_said(session):
     """A report names the SHA-256 of its log, which anybody can compare."""
     report = session / "report.html"
