@@ -124,8 +124,8 @@ def _conclude_verdicts(session: Session, verdict: SessionVerdict | None, unmeasu
     else:
         session.conclusion = _describe_outcome(session, outcome, session.verdicts)
     if verdict and verdict.slow_runs.more_runs:
-        lost = f"Lost runs: {verdict.slow_runs.lost_text}"
-        session.conclusion += f" {lost}; sessions of this build add up, so run it again."
+        runs = pluralize(verdict.slow_runs.more_runs, "more virtual run")
+        session.conclusion += f" {runs} without a loss clear the lost ones: run it again, sessions add up."
     if verdict and verdict.slow_runs.found:
         session.conclusion += f" Slow runs: {verdict.slow_runs.text}."
     session.conclusion += _describe_attempts(session)
