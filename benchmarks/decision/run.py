@@ -201,9 +201,14 @@ def clocks(table: Table) -> None:
     table.begin("a clock whose step is a share of the value, SD 2 %, 11 metrics")
     for step in (0.005, 0.026, 0.05, 0.10):
         words, least = f"step {step:.1%}", {"goal": 0.99, "least": True} if step >= 0.05 else {}
-        _, judged = commands.finished(draw.scalars(table.rng, table.sessions, all_at_budget(), step=step))
+        drawn = draw.scalars(table.rng, table.sessions, all_at_budget(), step=step)
+        _, judged = commands.finished(drawn)
         table.rate(f"{words}, at the budget: false OVER", is_over(judged), 0.01)
-        table.rate(f"{words}, at the budget: INVALID", judged.outcome == INVALID, **least)
+        # Equal values show a limit as well as a step: they are not INVALID.
+        shows_step = ~draw.shows_one_value(drawn, judged.pairs)
+        words = f"{words}, at the budget, where values differ"
+        table.rate(f"{words}: INVALID", judged.outcome[shows_step] == INVALID, **least)
+        words = f"step {step:.1%}"
         worse = WORSE.repeat(11)
         _, judged = commands.finished(draw.scalars(table.rng, table.sessions // 5, worse, step=step))
         table.rate(f"{words}, at budget + margin: passes", judged.outcome == WITHIN, 0.05)

@@ -383,6 +383,14 @@ def slow_runs(drawn: Drawn, pairs: np.ndarray | int) -> np.ndarray:
     return p_value(events[1], runs, events[0], runs) <= SLOW_ALPHA
 
 
+def shows_one_value(drawn: Drawn, pairs: np.ndarray) -> np.ndarray:
+    """Return which series show one value in all runs of their first `pairs` pairs, of their shape."""
+    values = np.stack([drawn.native, drawn.virtual], axis=-1)
+    first = values[..., :1, :1]
+    is_run = np.arange(values.shape[-2])[:, None] < pairs[..., None, None]
+    return np.all(np.isclose(values, first, rtol=0, atol=1e-9) | ~is_run, axis=(-2, -1))
+
+
 def _count_events(native: np.ndarray, virtual: np.ndarray) -> np.ndarray:
     """Count the slow runs of either side: neighbours in time are one, those of both sides none."""
     order = models.is_virtual(native.shape[-1])
