@@ -30,11 +30,8 @@ MIN_PAIR_SIGMA = 1e-4
 program are known to be nearer to each other, however many digits they show."""
 
 QUIET_ALPHA = 0.001
-"""A history that is far too noisy for this session's spread does not count either. The level is low, since a
-session that takes itself for quieter than it is convicts falsely."""
-
-MIN_QUIET_DF = 7
-"""Degrees of freedom of a session that is believed to be quieter than its history: those of eight pairs."""
+"""A history counts with the largest noise that this session's spread does not contradict at this level. It is
+low, since a session that takes itself for quieter than it is convicts falsely."""
 
 PULL_SIGMAS = 2.5
 """A difference farther from its median is pulled in; of Gaussian pairs that is one in eighty."""
@@ -150,10 +147,10 @@ def moderate(squares: Floats, df: int, noise: Noise, *, convict: bool) -> tuple[
     squares = np.maximum(squares, least)
     d0 = np.minimum(noise.df, MAX_HISTORY_DF) + np.zeros_like(squares)
     if df:
-        ratio = squares / (df * sigma2)
-        is_noisier = ratio > scipy.special.fdtri(df, d0, 1 - CONTRADICTION_ALPHA)
         # Values that are all equal show a limit, or the step of a clock, and not how quiet the machine is.
-        is_quieter = (ratio < scipy.special.fdtri(df, d0, QUIET_ALPHA)) & (squares > least)
-        d0 = np.where(is_noisier | (is_quieter & (df >= MIN_QUIET_DF)), 0.0, d0)
+        largest = squares / (df * scipy.special.fdtri(df, d0, QUIET_ALPHA))
+        sigma2 = np.where(squares > least, np.minimum(sigma2, largest), sigma2)
+        is_noisier = squares > df * sigma2 * scipy.special.fdtri(df, d0, 1 - CONTRADICTION_ALPHA)
+        d0 = np.where(is_noisier, 0.0, d0)
     variance = (d0 * sigma2 + squares) / (d0 + df)
     return np.maximum(variance, squares / max(df, 1)) if convict else variance, d0 + df

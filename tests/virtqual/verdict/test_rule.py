@@ -58,6 +58,8 @@ def wobble(pairs: int, sd: float, mean: float = 0.0) -> np.ndarray:
 # --- WITHIN, OVER and what is neither -----------------------------------------------------------------------
 
 
+#: The largest variance of a history that a sum of squares allows, as a multiple of it, by degrees of freedom.
+QUIET = {df: 1 / (df * stats.f.ppf(0.001, df, 6)) for df in (3, 7)}
 STEADY, SPIKED = wobble(18, 0.004, math.log(1.07)), wobble(18, 0.005)
 SPIKED[[2, 9]] += math.log(4)
 
@@ -102,8 +104,8 @@ def test_an_interval_above_the_budget_goes_on_if_fresh_pairs_are_needed() -> Non
 
 
 def test_a_quiet_session_outweighs_a_stated_noise() -> None:
-    """With 3 % stated and 0.4 % observed, eight pairs decide what took sixteen."""
-    made = judged(wobble(18, 0.004, math.log(1.07)), sigma=0.03, stop=True)
+    """With 3 % stated and 0.2 % observed, eight pairs decide what took sixteen."""
+    made = judged(wobble(18, 0.002, math.log(1.07)), sigma=0.03, stop=True)
     assert (outcomes_of(made), made.used.tolist()) == ([OVER], [8])
 
 
@@ -154,9 +156,9 @@ def test_outliers_are_pulled_in_to_what_noise_explains_around_their_own_hosts() 
         # Four times what is known is a contradiction.
         (0.0048, 3, 20, 0.0048 / 3, 0.0048 / 3, 3),
         (0.0010, 1, 20, (6 * 4e-4 + 0.0010) / 7, 0.0010, 7),
-        # Eight pairs that are far quieter contradict it, too; seven pairs do not.
-        (1e-6, 7, 20, 1e-6 / 7, 1e-6 / 7, 7),
-        (1e-6, 6, 20, (6 * 4e-4 + 1e-6) / 12, (6 * 4e-4 + 1e-6) / 12, 12),
+        # A history that is far noisier counts with the largest noise that the session allows.
+        (1e-6, 7, 20, (6 * QUIET[7] * 1e-6 + 1e-6) / 13, (6 * QUIET[7] * 1e-6 + 1e-6) / 13, 13),
+        (1e-6, 3, 20, (6 * QUIET[3] * 1e-6 + 1e-6) / 9, (6 * QUIET[3] * 1e-6 + 1e-6) / 9, 9),
         # Equal values show a limit, and not how quiet the machine is.
         (0.0, 7, 20, (6 * 4e-4 + 7e-8) / 13, (6 * 4e-4 + 7e-8) / 13, 13),
         (0.0000, 0, 20, 4e-4, 4e-4, 6),
