@@ -12,6 +12,7 @@ from scipy import integrate, stats
 from virtqual import paths
 from virtqual.harness.order import is_reversed
 from virtqual.verdict import Outcome
+from virtqual.verdict.estimate import Noise
 
 BENCHMARK = paths.root() / "benchmarks/decision"
 sys.path.insert(0, str(BENCHMARK))
@@ -128,9 +129,12 @@ def test_the_stated_noise_is_that_of_the_family(tmp_path):
     assert known["mpi-latency"][0] > known["application"][0] > 0
 
 
+STATED = Noise(0.03, 6.0)
+
+
 def make_sessions(rng, sd, sessions=60):
     logs = rng.normal(0, sd, (sessions, real_data.METRICS, real_data.RUNS))
-    return real_data.Sessions(logs, np.zeros(logs.shape[:2]), draw.STATED_NOISE, draw.STATED_NOISE)
+    return real_data.Sessions(logs, np.zeros(logs.shape[:2]), STATED, STATED)
 
 
 @pytest.mark.parametrize("name", [name for name in other_rules.RULES if "4 a side" not in name])
@@ -165,7 +169,7 @@ def test_firecracker_never_fails_four_runs_a_side():
 def test_a_repeated_ab_test_begins_with_b_and_counts_all_runs():
     logs = np.zeros((1, real_data.METRICS, real_data.RUNS))
     logs[..., 9:27] = 0.2  # the first B and the second B: a slow spell
-    sessions = real_data.Sessions(logs, np.zeros(logs.shape[:2]), draw.STATED_NOISE, draw.STATED_NOISE)
+    sessions = real_data.Sessions(logs, np.zeros(logs.shape[:2]), STATED, STATED)
     judged = other_rules.firecracker(sessions, CLEAN, a_side=9, iterations=2)
     assert set(judged.outcome.ravel()) == {Outcome.OVER}
     logs[..., 18:27], logs[..., 27:] = 0.0, 0.2  # in both B and A: the second iteration finds nothing

@@ -125,7 +125,7 @@ def test_the_names_in_a_file_of_pairs_are_text(tmp_path, options):
             table.writerow([name, name, name, "", name, "lower", pair, side, value, *when, name, name, ""])
     done = call("judge", file, *options)
     # Native ran first in every pair.
-    assert done.exit_code == (4 if options else 2), done.output
+    assert done.exit_code == (3 if options else 2), done.output
     assert_printable(done.output)
     assert "a\ufffd[2J" in done.output
 

@@ -80,7 +80,7 @@ def test_an_invalid_verdict_is_neither_the_best_nor_the_worst(two):
 def test_the_command_shows_them_side_by_side(two):
     done = run("compare", "20260101", "20260102", code=0)
     assert re.search(r"A +26% \(\d+ to \d+%\) +0.0% slower +26.0% slower +worst", done.output)
-    assert re.search(r"B +1% \(-\d to \d%\) +17.8% slower +19.0% slower +best", done.output)
+    assert re.search(r"B +1% \(-\d+ to \d+%\) +17.8% slower +19.0% slower +best", done.output)
     assert re.search(r"^A +20260101\S+ +OVER +KVM", done.output, re.MULTILINE)
     assert re.search(r"placement node interleaving +A: no\s+B: yes", done.output)
     assert "[bold]on[/bold]" in done.output

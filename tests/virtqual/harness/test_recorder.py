@@ -46,6 +46,7 @@ def test_a_check_that_skips_itself_is_refused_in_any_words(recorded, words):
 def test_only_the_cause_of_cases_that_wait_for_it_is_written_down(recorded):
     recorder, events = recorded
     failed = task("0N", SanityError("wrong energy"))
+    failed.check.slot.warm_up = True
     waiting = task("0V", SkipTestError("dependencies failed"), failed)
     recorder.on_task_failure(failed)
     recorder.on_task_skip(waiting)

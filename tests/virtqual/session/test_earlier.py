@@ -268,7 +268,6 @@ def test_a_session_is_good_if_its_whole_scope_was_judged_and_passed(sessions):
             {"request": request.model_copy(update={"fast": True})},
             {"request": request.model_copy(update={"names": ("lj",)})},
             {"request": request.model_copy(update={"tags": ("memory",)})},
-            {"failures": [made_failure()]},
             {"refused": {"lj": ("why",)}},
             {"basis": Basis(runs="", looks=(4,), too_large=("lj",))},
             {"system": "elsewhere"},
@@ -280,7 +279,7 @@ def test_a_session_is_good_if_its_whole_scope_was_judged_and_passed(sessions):
         kept(f"202601{day}-000000-site", runs(), **{**whole, **change})
     good = [path.name for path in find_good(directory, "site", "kvm", full=False)]
     assert good == names[::-1]
-    assert [path.name for path in find_good(directory, "site", "kvm", full=True)] == ["20260122-000000-site"]
+    assert [path.name for path in find_good(directory, "site", "kvm", full=True)] == ["20260121-000000-site"]
     assert list(find_good(directory, "site", "kvm", "another stack", full=True)) == []
 
 
@@ -368,6 +367,7 @@ def test_the_rule_is_told_all_that_the_session_says(monkeypatch):
         "build": session.build,
         "min_pairs": LOOKS[0],
         "recreates_vms": session.recreates_vms,
+        "lost": [],
     }
     assert judge(session_of([])).verdict is None
     judge(session_of(runs()))
