@@ -127,7 +127,11 @@ def test_each_judged_number_past_its_budget_changes_its_row(published, inconsist
         alone = study.model_copy(update={"claims": (changed,)})
         (row,) = studies.judge_claims([alone], inconsistencies, references)
         after = row.verdicts[index].outcome
-        assert {before.outcome, after} == {Outcome.WITHIN, Outcome.OVER}, (claim.id, case.setting)
+        # An interval above the budget that a single look does not convict is UNDECIDED.
+        assert after is (Outcome.WITHIN if before.outcome is Outcome.OVER else Outcome.OVER), (
+            claim.id,
+            case.setting,
+        )
         assert row.overheads != rows[claim.id].overheads
         flips += 1
     assert flips == sum(

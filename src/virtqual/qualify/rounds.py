@@ -22,7 +22,7 @@ from virtqual.session.judge import find_refusals
 from virtqual.session.log import RoundBegun
 from virtqual.session.session import NODE_STATES, Request, Round, Session
 from virtqual.site import held, slurm
-from virtqual.verdict.alternation import describe_order, list_standard_order
+from virtqual.verdict.alternation import describe_order
 
 
 def run_round(job: Qualification, session: Session, part: Round) -> None:
@@ -140,4 +140,7 @@ def _describe_round(part: Round, request: Request, places: int) -> str:
         return (
             f"{checks}: {pluralize(turns, 'more pair' if part.first else 'pair')} on each of {places} nodes"
         )
-    return f"{checks}: {describe_order(part.first, part.order or list_standard_order(part.first, part.last))}"
+    if part.order:
+        return f"{checks}: {describe_order(part.first, part.order)}"
+    pairs = f"pairs {part.first} {'and' if turns == 2 else 'to'} {part.last}"
+    return f"{checks}: {pairs if turns > 1 else f'pair {part.first}'}"
