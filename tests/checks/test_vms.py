@@ -95,7 +95,7 @@ def test_ranks_in_vms_that_show_more_than_their_host_has_are_left_out(equipped):
     (equipped.path / "slurm/bin.cloud/grep").unlink()
     done = equipped.reframe("--mode=full", "-n", NAMD, checks="namd.py", **ONE_PAIR)
     assert re.search(r"host-share: 2 VMs have (\d+) cores together, their host", done.stdout)
-    assert "UNDECIDED namd_elapsed@water 10125 atoms, 2 ranks, 2 VMs of one host" in done.stdout
+    assert "INVALID namd_elapsed@water 10125 atoms, 2 ranks, 2 VMs of one host" in done.stdout
     assert {run["side"]: run["nodes"] for run in read_runs(equipped)} == NODES
 
 

@@ -130,15 +130,18 @@ def test_where_hosts_are_not_known_to_be_apart_one_node_works_at_a_time(site, ho
 def loses_a_node(site, env, after):
     """Return the exit code of a session that loses cloud-1 after some runs, and what it said."""
     site.fault("nodes", env["FAKE_NODES"])
-    process = site.start("qualify", "--system", "testsite", "-n", "lj", **env)
+    process = site.start("qualify", "--system", "testsite", "-n", "lj", "--max-pairs", "8", **env)
     site.until(process, after)
     site.fault("down.cloud", "host died")
-    return ended(process, 120)
+    return ended(process, 300)
 
 
 def test_a_node_that_is_lost_is_set_aside_and_the_others_go_on(site):
     code, said = loses_a_node(site, ON_THREE, " 12/30")
-    assert code == 0, said
+    # One VM was lost and no native node: that alone keeps the session from being WITHIN.
+    assert code == 3, said
+    assert "1 of " in said
+    assert "and no native one: a build that loses one run in twenty looks the same" in said
     assert (
         "node cloud-1 is down (host died): set aside; the session goes on with 2 nodes of each side" in said
     )
@@ -245,7 +248,11 @@ def test_one_that_is_not_wanted_any_more_never_begins():
 
 def test_a_turn_that_was_cut_off_is_run_again_as_a_whole():
     sides = ("native", "virtual")
-    runs = [SimpleNamespace(check="lj", pair=pair, side=side) for pair in range(3) for side in sides]
+    runs = [
+        SimpleNamespace(check="lj", pair=pair, side=side, start=2.0 * pair + (side == "virtual"))
+        for pair in range(3)
+        for side in sides
+    ]
     # Of the second turn only one pair of two has run.
     left = SimpleNamespace(runs=runs, failures=(), rounds=(1,))
     asked = SimpleNamespace(
