@@ -74,7 +74,7 @@ def measure_again(drawings: Iterable[Drawn], *, remembers: bool = True) -> Simul
     for drawn in drawings:
         noise = drawn.noise if noise is None else noise
         batch = replace(drawn, noise=noise).batch()
-        batch.attempt = np.broadcast_to(attempt, batch.shape)
+        batch = replace(batch, attempt=attempt)
         judged += simulate([batch], min_pairs=MIN_PAIRS_TO_QUALIFY)
         if remembers:
             attempt = np.where(judged[-1].outcome == Outcome.WITHIN, 1, attempt + 1)
