@@ -87,7 +87,7 @@ def count_for_clock(starts: Sequence[Sequence[Result]], hypervisor_class: str) -
             metric = references.metrics[first.metric]
             budget = references.budget(Series(metric, first.setting), hypervisor_class)
             typical = np.median(values, axis=0)
-            clock = find_coarse_clock(metric, first.points, find_steps(values), typical, budget)
+            clock = find_coarse_clock(metric, first.points, find_steps(values, repeats=0), typical, budget)
             counts.append(clock.repetitions if clock else 1)
     return max(counts)
 
