@@ -11,10 +11,11 @@ from virtqual.qualify import opening, plan
 from virtqual.qualify.allocations import hold_allocation, release_allocation
 from virtqual.qualify.between import recreate_vms, set_lost_nodes_aside
 from virtqual.qualify.concluding import (
+    add_slow_runs,
     conclude_failed,
     conclude_session,
     count_attempts,
-    find_earlier_slow_runs,
+    find_earlier_sessions,
     remove_if_empty,
 )
 from virtqual.qualify.opening import check, prepare, probe_nodes
@@ -131,7 +132,8 @@ def _cancel_jobs(job: Qualification) -> None:
 
 def _run_rounds(job: Qualification) -> None:
     session = job.log.session()
-    slow_before, attempts = find_earlier_slow_runs(session), count_attempts(session)
+    before = find_earlier_sessions(session)
+    slow_before, attempts = add_slow_runs(before), count_attempts(session, before)
 
     def plan_next_rounds(session: Session) -> list[Round]:
         judged = judge(

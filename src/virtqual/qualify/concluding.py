@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from itertools import islice
 from typing import Any
@@ -43,10 +43,11 @@ def conclude_session(
     """
     session = log.session()
     session.not_run = list(not_run)
+    before = find_earlier_sessions(session)
     session.basis = Basis(
         runs=session.measured,
-        slow_before=find_earlier_slow_runs(session),
-        attempts=count_attempts(session),
+        slow_before=add_slow_runs(before),
+        attempts=count_attempts(session, before),
         today=date.today(),
         earlier=earlier.measured if earlier else "",
         provenance=provenance(),
@@ -71,8 +72,8 @@ def remove_if_empty(log: Log) -> bool:
     return session.is_empty
 
 
-def _find_earlier_sessions(head: Head) -> Iterator[Summary]:
-    """Yield the latest earlier sessions of the same build, stack and system, the newest first."""
+def find_earlier_sessions(head: Head) -> list[Summary]:
+    """Return the latest earlier sessions of the same build, stack and system, the newest first."""
     found = (
         summary
         for directory, summary in summaries_of(head.system, paths.sessions())
@@ -81,24 +82,23 @@ def _find_earlier_sessions(head: Head) -> Iterator[Summary]:
         and summary.created < datetime.fromisoformat(head.created)
         and isinstance(verify(summary, directory), Summary)
     )
-    return islice(found, MAX_EARLIER_SESSIONS)
+    return list(islice(found, MAX_EARLIER_SESSIONS))
 
 
-def find_earlier_slow_runs(head: Head) -> SlowRuns:
-    """Return the slow and lost runs of the earlier sessions of a build."""
-    slow_runs = (summary.slow_runs for summary in _find_earlier_sessions(head))
-    return sum((slow for slow in slow_runs if slow), NO_SLOW_RUNS)
+def add_slow_runs(before: Iterable[Summary]) -> SlowRuns:
+    """Return the slow and lost runs of earlier sessions together."""
+    return sum((summary.slow_runs for summary in before if summary.slow_runs), NO_SLOW_RUNS)
 
 
-def count_attempts(head: Head) -> Attempts:
-    """Return which series the latest sessions of a build could not pass, by class and placement as now.
+def count_attempts(head: Head, before: Iterable[Summary]) -> Attempts:
+    """Return which series the sessions `before` could not pass, by class and placement as now.
 
     A session counts if it had the pairs of a look, even if it was interrupted: it could have passed. One in
     which the series was INVALID could not.
     """
     attempts: Attempts = {}
     passed, stated = set[tuple[Gate, str]](), stated_facts(head).items()
-    for summary in _find_earlier_sessions(head):
+    for summary in before:
         for verdict in summary.verdicts if stated <= summary.facts.items() else ():
             gate, series = verdict.gate, verdict.series
             if verdict.outcome is Outcome.WITHIN:

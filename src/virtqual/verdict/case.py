@@ -86,6 +86,13 @@ class Case:
         earlier = self.earlier.places if self.earlier else places
         return places if places.confounded or not earlier.confounded or places.cancels(earlier) else earlier
 
+    def choose_order(self, pairs: int | None) -> str:
+        """Return which side runs first in each pair that is needed to have so many, N or V.
+
+        Empty if none is needed, or if several hosts take turns.
+        """
+        return self.series.choose_order(pairs) if pairs and self.runs.places.width == 1 else ""
+
     @property
     def shape(self) -> Hashable:
         """Cases of equal shapes can stand in one batch."""

@@ -162,15 +162,14 @@ def _build_verdict(
     case: Case, decision: _Decision | None, judged: _Question | None, shown: _Question | None
 ) -> Verdict:
     """Return the verdict: the decision, and all numbers that are shown with any decision."""
-    series, metric, next_order = case.series, case.series.metric, ""
+    series, metric = case.series, case.series.metric
     if judged is not None:
         answer = judged.answer
         decision = _Decision(answer.ruling.outcome, texts.reasons_of(case, answer), answer.next_pairs)
     assert decision is not None  # or there is a question
     if shown is not None and shown.answer.ruling is Ruling.TOO_GOOD and not case.refused:
         decision = _Decision(Outcome.INVALID, (*decision.reasons, texts.TOO_GOOD))
-    if decision.next_pairs and case.runs.places.width == 1:
-        next_order = series.choose_order(decision.next_pairs)
+    next_order = case.choose_order(decision.next_pairs)
     question, numbers, margin_note = judged or shown, {}, ""
     if question is not None:
         numbers = _list_numbers(question, (shown or question).answer, decision.outcome)

@@ -201,6 +201,7 @@ def _ask_for_more_pairs(cases: Iterable[Case], verdicts: Iterable[Verdict], look
         following = (look * width for look in looks if look * width > len(case.series.chosen))
         if case.series.next_number < 2 * looks[-1] * width:
             verdict.next_pairs = next(following, None)
+            verdict.next_order = case.choose_order(verdict.next_pairs)
 
 
 def _apply_waivers(case: Case, verdict: Verdict, waivers: Sequence[Waiver], today: date) -> None:

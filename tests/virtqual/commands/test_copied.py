@@ -139,7 +139,7 @@ def test_slow_runs_of_a_copied_session_count_if_its_runs_say_them(elsewhere, tmp
     copy_all(tmp_path, monkeypatch)
     head = load(paths.sessions() / directory.name)
     now = head.model_copy(update={"created": "2099-01-01T00:00:00+00:00"})
-    assert concluding.find_earlier_slow_runs(now).native == 0
+    assert concluding.add_slow_runs(concluding.find_earlier_sessions(now)).native == 0
 
 
 def test_what_is_not_concluded_claims_nothing(elsewhere, tmp_path, monkeypatch, judged):
