@@ -53,15 +53,16 @@ def test_it_goes_on_with_the_pairs_that_are_left(site):
 
 
 def test_a_conviction_takes_the_pairs_that_it_takes_without_an_interruption(site):
-    site.fault("slow.cloud", "1.12")
+    # 12 % would be convicted in the first round: the machine is quiet.
+    site.fault("slow.cloud", "1.08")
     process = site.start(*ON)
-    site.until(process, " 6/10")
+    site.until(process, "round 2")
+    site.until(process, " 1/")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     site.virtqual("qualify", "--resume", site.directory().name, code=1)
     (verdict,) = site.session()["verdicts"]
-    # Pairs of a quiet machine are convicted by the second look.
-    assert (verdict["outcome"], verdict["pairs"] in (4, 8)) == ("OVER", True)
+    assert (verdict["outcome"], verdict["pairs"]) == ("OVER", 8)
 
 
 def test_after_a_kill(site):
