@@ -36,7 +36,9 @@ def provenance() -> Provenance:
 
 def _ask_git(*arguments: str) -> str:
     """Return git's answer about the checkout, which another user may own; empty if there is none."""
-    root = str(paths.root())
+    root = str(paths.find_root() or "")
+    if not root:
+        return ""
     command = ["git", "-c", f"safe.directory={root}", "-C", root, *arguments]
     try:
         return execute.run(command, seconds=30).stdout.strip()
