@@ -59,9 +59,9 @@ def root() -> Path:
     checkout = find_root()
     if checkout is None:
         raise UsageError(
-            "this needs a clone of virtqual, which has the checks and the ReFrame configuration, and virtqual "
+            "this needs a clone of virtqual, which has the checks and ReFrame's configuration, and virtqual "
             "is installed without one: run `. ci/activate` in a clone, or set VIRTQUAL_ROOT to its directory "
-            "(judge, pair, show, report and check work without it)"
+            "(judge, pair, show, report and check need none)"
         )
     return checkout
 
@@ -274,7 +274,7 @@ def is_site_shared() -> bool:
 
 
 def trusted_owners() -> frozenset[int]:
-    """Return who may own files: this user, root, and the owner of the checkout or package, whose code runs."""
+    """Return who may own files: this user, root, and the owner of checkout or package, whose code runs."""
     # In a user namespace root may be a user without a number: the owner of the root directory.
     owners = {0, os.geteuid(), Path("/").stat().st_uid}
     with suppress(OSError):

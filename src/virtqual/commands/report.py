@@ -37,9 +37,7 @@ def command(
     textfile collector reads.
     """
     if output is None and find_packed(session):
-        raise UsageError(
-            f"-o NAME.html says where the report of {session} goes: it has no directory of its own"
-        )
+        raise UsageError(f"name a file by -o, such as -o report.html: {session} has no directory for it")
     form = _FORMS.get(Path(output or page.FILE).suffix)
     if form is None:
         raise UsageError(f"-o {output}: the name has to end with {', '.join(_FORMS)}")

@@ -22,8 +22,8 @@ class NoSessionError(InfrastructureError):
     def __init__(self, sessions: Path, kind: str = "", errors: Sequence[VirtqualError] = ()) -> None:
         left_out = f"; left out: {'; '.join(map(str, errors[:MAX_ERRORS_SHOWN]))}" if errors else ""
         super().__init__(
-            f"there is no session{kind} yet below {sessions}: `virtqual qualify` makes one{left_out}; virtqual "
-            f"brings {', '.join(list_examples())} to look at"
+            f"there is no session{kind} yet below {sessions}: `virtqual qualify` makes one{left_out}. "
+            f"To look at examples: virtqual show {' or '.join(list_examples())}"
         )
 
 
