@@ -146,8 +146,8 @@ def _list_logs(results: Sequence[Result], kept: Sequence[KeptLog]) -> Table:
     ]
     text = (
         f"The logs of {len(kept)} of {len(lines)} sessions are kept. Judged again by today's code, {same} of "
-        "them have the outcome that was recorded. The logs of the others were not kept, and nobody can judge them "
-        "again."
+        "them have the outcome that was recorded. The logs of the others were not kept, and nobody can judge "
+        "them again."
     )
     return Table("Logs that can be judged again", text, entries)
 
