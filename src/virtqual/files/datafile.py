@@ -163,8 +163,10 @@ class _Constructor(RoundTripConstructor):  # type: ignore[misc, unused-ignore]
         try:
             return super().construct_object(node, deep=deep)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            kind = node.tag.rpartition(":")[2]
+            form = "a date that exists, as YYYY-MM-DD" if kind == "timestamp" else "another value, or quotes"
             raise _RefusedError(
-                problem=f"holds {str(node.value)[:40]!r}, which cannot be read as {node.tag}.",
+                problem=f"holds {str(node.value)[:40]!r}, which cannot be read as {kind}: write {form}.",
                 problem_mark=node.start_mark,
             ) from None
 
