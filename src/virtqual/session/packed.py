@@ -79,7 +79,7 @@ def _write(log: bytes, directory: Path) -> None:
 def _read(file: Path) -> bytes:
     """Return the log in a packed session, of at most `reading.MAX_RECORD_BYTES`."""
     try:
-        with gzip.open(file) as stream:
+        with gzip.open(file, "rb") as stream:
             log = stream.read(reading.MAX_RECORD_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise UsageError(f"{file}: cannot be unpacked: {error}") from None
