@@ -49,6 +49,7 @@ _SYNONYMS = {
     "class": ("hypervisor_class", "kind", "type"),
     "compare": ("diff",),
     "expires": ("deadline", "end", "expiration", "expiry", "till", "until", "valid_until"),
+    "fetch": ("download", "get"),
     "history": ("log", "trend", "trends"),
     "hypervisor_class": ("class",),
     "init": ("create", "make", "new"),
@@ -169,7 +170,9 @@ def suggest_similar(name: str, valid_names: Iterable[str]) -> str | None:
     """Return a question with the names that an unknown one means, or is spelt like; None if there is none."""
     names = sorted(valid_names)
     meant = [known for known in names if name.lower().replace(" ", "_") in _SYNONYMS.get(known, ())]
-    matches = meant or get_close_matches(name, names, n=3, cutoff=0.5)
+    # Of a name of two letters one may be wrong.
+    likeness = 0.5 if len(name) <= 3 else 0.6
+    matches = meant or get_close_matches(name, names, n=3, cutoff=likeness)
     return f"did you mean {' or '.join(matches)}?" if matches else None
 
 
