@@ -259,9 +259,9 @@ def table_of(verdicts: Sequence[Verdict]) -> Table:
         takes_change = only_change or is_beside
         table.add_row(*_row(verdict, beside=is_beside, has_estimate=not takes_change or bool(verdict.judged)))
         if verdict.points and verdict.judged:
-            mean = verdict.judged.brief_text(verdict.better)
+            mean = verdict.judged.brief_text(verdict.better), verdict.mean.at_most(verdict.better)
             sizes = f"  mean of {pluralize(len(verdict.points), 'size')}"
-            table.add_row(sizes, "", "", "", mean, "", "", "", style="dim")
+            table.add_row(sizes, "", "", "", *mean, "", "", style="dim")
     return table
 
 
