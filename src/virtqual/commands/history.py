@@ -81,10 +81,11 @@ def _make_table(place: Place) -> Table:
     # Narrow columns keep names of metrics whole in 80 columns.
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("metric and setting", overflow="fold")
-    for title in ("sessions", "first build", "last build"):
+    for title in ("sessions", "first build", "last build", "at most"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("changes", no_wrap=True)
     for metric in place.metrics:
         first, last = metric.levels[0], metric.levels[-1]
-        table.add_row(metric.name, str(len(metric.sessions)), first.estimate, last.estimate, metric.outcome)
+        values = str(len(metric.sessions)), first.estimate, last.estimate, metric.at_most
+        table.add_row(metric.name, *values, metric.outcome)
     return table

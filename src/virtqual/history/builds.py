@@ -20,7 +20,7 @@ from virtqual.references.marks import Mark
 from virtqual.session.summary import Summary
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.estimate import Floats, Ints
-from virtqual.verdict.notation import Direction, describe_slowdown, describe_slowdown_briefly, sign_of
+from virtqual.verdict.notation import Direction, describe_share, describe_slowdown, sign_of
 from virtqual.verdict.waiver import Waiver
 
 #: Prefix of the facts that define a build.
@@ -51,8 +51,8 @@ class Level:
 
     @property
     def estimate(self) -> str:
-        """The overhead such as ``5.0% slower``."""
-        return describe_slowdown(self.log, self.better)
+        """By how much virtual is slower, as `virtqual show` writes it: ``5.0%``; a minus is faster."""
+        return describe_share(self.log, self.better)
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,8 @@ class MetricHistory:
     sessions: tuple[Summary, ...]
     history: History
     changes: Changes
+    #: Budget and margin of the overhead in the last session, of a curve the smallest; ``-`` without one.
+    at_most: str = "-"
 
     @property
     def variances(self) -> Floats:
@@ -96,7 +98,7 @@ class MetricHistory:
         """The summary of changes, or the smallest step that the history would show."""
         if not self.summary and self.changes.least > MAX_DETECTABLE_LOG:
             return "too few sessions"
-        return self.summary or f"none above {describe_slowdown_briefly(self.changes.least, 'lower')}"
+        return self.summary or f"none above {describe_share(self.changes.least, 'lower')}"
 
     @property
     def largest_change(self) -> float:
@@ -159,7 +161,9 @@ def make_place(
         history = _make_history(builds[list(verdicts)], list(verdicts.values()), in_time)
         better = next(iter(verdicts.values())).better
         changes = find_changes(history, len(verdicts_by_metric))
-        metrics.append(MetricHistory(name, better, of_metric, history, changes))
+        latest = list(verdicts.values())[in_time[-1]]
+        at_most = latest.at_most if latest.gate == "overhead" else "-"
+        metrics.append(MetricHistory(name, better, of_metric, history, changes, at_most))
     metrics.sort(key=lambda metric: metric.largest_change, reverse=True)
     names = _name_builds(list(sessions_by_build))
     own_marks = tuple(mark for mark in marks if mark.system in ("", system))

@@ -38,7 +38,7 @@ def test_a_slower_build_is_named_though_each_night_was_within_its_budget():
     text = " ".join(output.split())
     assert code == 0
     assert "site kvm: 12 sessions of 4 builds, 2026-01-01 to 2026-01-12" in text
-    assert "x y 12 0.1% faster 5.9% slower 1 step" in text
+    assert "x y 12 -0.1% 5.9% 5+10% 1 step" in text
     assert "between QEMU 9.1 and QEMU 9.2 x y: 6.0% slower (5.7% to 6." in text
     assert "test next: a build from between these two" in text
     assert [line for line in output.splitlines() if len(line) > 80] == []

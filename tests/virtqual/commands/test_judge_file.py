@@ -29,7 +29,7 @@ from virtqual.verdict.budget import Budget, BudgetReason, Term
 from virtqual.verdict.noise import Prior
 
 STATED = ("--budget", "5%", "--margin", "3%")
-SERIES_KEYS = {"schema", "kind", "session", *Verdict.model_fields}
+SERIES_KEYS = {"schema", "kind", "session", *Verdict.model_fields} - {"labels"}
 SESSION_KEYS = {"schema", "kind", "session", "outcome", "qualified", "slow_runs", "reasons"}
 SLOW_KEYS = {
     *("virtual", "virtual_runs", "virtual_lost", "native", "native_runs", "native_lost", "boots", "factor"),
