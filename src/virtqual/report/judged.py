@@ -10,13 +10,22 @@ from virtqual.errors import UsageError
 from virtqual.files.records import write_file
 from virtqual.report import markdown, plots
 from virtqual.report.rendering import render_page
-from virtqual.report.summary import MEANINGS, SIDES_OF_SESSIONS, Line, Words, describe_answer, sort_lines
+from virtqual.report.rows import MAX_ROWS_SHOWN, Row, make_rows
+from virtqual.report.summary import (
+    MEANINGS,
+    SIDES_OF_SESSIONS,
+    Line,
+    Words,
+    describe_answer,
+    describe_so_far,
+)
 from virtqual.session.conclusion import EXIT_CODES
 from virtqual.verdict import Outcome, SessionVerdict, first_of
 from virtqual.verdict.pairs import Series, Side
 
 #: By the end of a file's name.
 SUFFIXES = (".html", ".md")
+MAX_REASONS_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -55,8 +64,15 @@ class _Section:
     name: str
     answer: SessionVerdict
     sentence: str
-    lines: Sequence[Line]
+    rows: Sequence[Row]
     forest: plots.Forest
+    #: What to know with the sentence.
+    notes: Sequence[str]
+
+    @property
+    def lines(self) -> list[Line]:
+        """The lines of all verdicts, those that matter first."""
+        return [row.line for row in self.rows]
 
 
 def render_html(it: JudgedFile) -> str:
@@ -70,9 +86,10 @@ def render_html(it: JudgedFile) -> str:
         it=it,
         sections=sections,
         worst=worst,
-        facts=_compare_facts(it.facts),
-        exit_code=code,
-        meaning=MEANINGS[code],
+        words=it.labels,
+        compared=_compare_facts(it.facts),
+        code=f"Exit code {code}: {MEANINGS[code]}.",
+        max_rows=MAX_ROWS_SHOWN,
     )
 
 
@@ -92,7 +109,7 @@ def render_markdown(it: JudgedFile) -> str:
             ]
         lines += [*markdown.make_verdict_table(section.lines, it.labels), ""] if section.lines else []
         lines += _list(line.verdict.message for line in section.lines if not line.verdict.passes)
-        lines += _list(_describe_lost_and_slow(section.answer))
+        lines += _list(section.notes)
     if it.facts:
         head = ("compared", it.labels.reference, it.labels.candidate)
         lines += [*markdown.make_table(head, _compare_facts(it.facts)), ""]
@@ -129,19 +146,31 @@ def _make_sections(it: JudgedFile) -> list[_Section]:
     sections = []
     for name, answer in it.judged:
         series = it.series.get(name, {})
-        units = {key: one.metric.axis_unit for key, one in series.items()}
-        lines = sort_lines(answer.verdicts, units)
-        subject = f"{it.labels.candidate[:1].upper()}{it.labels.candidate[1:]}"
-        sentence = describe_answer(answer.outcome, lines, subject)
-        forest = plots.draw_forest([line.verdict for line in lines])
-        sections.append(_Section(name, answer, sentence, lines, forest))
+        forest, rows = make_rows(answer.verdicts, series, series, {}, it.labels)
+        subject = f"The {it.labels.candidate} side"
+        lines = [row.line for row in rows]
+        sentence = describe_answer(answer.outcome, lines, subject, answer.slow_runs)
+        sections.append(_Section(name, answer, sentence, rows, forest, _list_notes(answer, lines)))
     return sections
 
 
 def _find_worst(it: JudgedFile, sections: Sequence[_Section]) -> _Section:
     """Return the first session with the outcome of the file."""
-    empty = _Section("", SessionVerdict(()), "Nothing could be judged.", (), plots.draw_forest([]))
+    empty = _Section("", SessionVerdict(()), "Nothing could be judged.", (), plots.draw_forest([]), ())
     return next((section for section in sections if section.answer.outcome is it.outcome), empty)
+
+
+def _list_notes(answer: SessionVerdict, lines: Sequence[Line]) -> list[str]:
+    has_several = len({line.outcome for line in lines}) > 1
+    notes = [f"Of {len(lines)} metrics: {describe_so_far(lines)}."] if has_several else []
+    open_lines = [line for line in lines if line.outcome in (Outcome.INVALID, Outcome.UNDECIDED)]
+    reasons = [f"{line.name}: {line.verdict.reasons[0]}." for line in open_lines if line.verdict.reasons]
+    notes += reasons[:MAX_REASONS_SHOWN]
+    notes += [f"Slow runs: {answer.slow_runs.text}."] if answer.slow_runs.found else []
+    notes += [f"Lost runs: {answer.slow_runs.lost_text}."] if answer.slow_runs.more_runs else []
+    return notes + [
+        f"{text[:1].upper()}{text[1:]}." for text in (answer.without_hosts, answer.confounded) if text
+    ]
 
 
 def _compare_facts(facts: Mapping[Side, Mapping[str, str]]) -> list[tuple[str, str, str]]:
@@ -149,11 +178,6 @@ def _compare_facts(facts: Mapping[Side, Mapping[str, str]]) -> list[tuple[str, s
     native, virtual = facts.get("native", {}), facts.get("virtual", {})
     names = dict.fromkeys((*native, *virtual))
     return [(name, native.get(name, "-"), virtual.get(name, "-")) for name in names]
-
-
-def _describe_lost_and_slow(answer: SessionVerdict) -> list[str]:
-    texts = [f"slow runs: {answer.slow_runs.text}"] if answer.slow_runs.found else []
-    return texts + ([f"lost runs: {answer.slow_runs.lost_text}"] if answer.slow_runs.more_runs else [])
 
 
 def _list(texts: Iterable[str]) -> list[str]:

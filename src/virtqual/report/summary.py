@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from virtqual.files.wording import pluralize
-from virtqual.verdict import Interval, Outcome, Point, Verdict
+from virtqual.files.wording import list_names, pluralize
+from virtqual.verdict import Interval, Outcome, OverRange, Point, Verdict
 from virtqual.verdict.notation import (
     Direction,
     describe_bounds,
@@ -16,12 +18,13 @@ from virtqual.verdict.notation import (
     format_percent,
     format_value,
 )
+from virtqual.verdict.slow_runs import SlowRuns
 
 #: What blocks is shown first.
 _ORDER = (Outcome.OVER, Outcome.INVALID, Outcome.UNDECIDED, Outcome.WITHIN, Outcome.BASELINE)
 #: What the exit code of each outcome means.
 MEANINGS = {
-    0: "within budget, or a baseline recorded",
+    0: "it passes",
     1: "over budget",
     3: "undecided, which is not a pass",
     4: "refused: no comparison is possible",
@@ -48,6 +51,8 @@ class Line:
     judged: Interval | None
     #: The budget at that size in log units; None without one.
     limit: float | None
+    #: The overhead from which on no estimate is WITHIN there, in log units.
+    within_below: float | None
     #: Such as ``at 2 MiB``; empty for a scalar.
     size: str
     #: Medians in the verdict's unit.
@@ -79,7 +84,9 @@ class Line:
     @property
     def allowed(self) -> str:
         """Such as ``at most 60 %``; ``-`` without a budget."""
-        return "-" if self.limit is None else describe_limit(self.limit, self.verdict.better)
+        if self.limit is None:
+            return "-"
+        return describe_limit(self.limit, self.verdict.better, as_factor="x as" in self.slowdown)
 
     @property
     def values(self) -> str:
@@ -94,8 +101,8 @@ class Line:
         return f"{self.verdict.title} {self.size}".strip()
 
 
-def describe_limit(limit: float, better: Direction) -> str:
-    """Return the largest slowdown that is allowed, such as ``at most 60%``.
+def describe_limit(limit: float, better: Direction, *, as_factor: bool = False) -> str:
+    """Return the largest slowdown that is allowed, such as ``at most 60%``, or ``at most 4x``.
 
     Examples
     --------
@@ -103,8 +110,8 @@ def describe_limit(limit: float, better: Direction) -> str:
     'at most 10%'
     """
     fraction = exp_or_inf(limit) - 1 if better == "lower" else 1 - exp_or_inf(-limit)
-    if fraction >= 1:
-        return f"at most {1 + fraction:.3g}x as slow"
+    if fraction >= 1 or as_factor:
+        return f"at most {exp_or_inf(limit):.3g}x"
     return f"at most {format_percent(round(fraction, 4))}"
 
 
@@ -112,9 +119,18 @@ def make_line(verdict: Verdict, axis_unit: str = "") -> Line:
     """Return the line of a verdict; `axis_unit` is that of the sizes of a curve."""
     point = find_decisive(verdict)
     if point is None:
-        return Line(verdict, verdict.estimate, verdict.limit, "", verdict.native, verdict.virtual)
+        return make_whole_line(verdict)
+    limit = None if verdict.outcome is Outcome.BASELINE else point.limit
+    within_below = None if limit is None or point.margin is None else limit + point.margin
     size = f"at {format_size(point.size, axis_unit)}"
-    return Line(verdict, point.judged, point.limit, size, point.native, point.virtual)
+    return Line(verdict, point.judged, limit, within_below, size, point.native, point.virtual)
+
+
+def make_whole_line(verdict: Verdict) -> Line:
+    """Return the line of a verdict with the mean over all sizes of a curve."""
+    has_limit = verdict.outcome is not Outcome.BASELINE
+    limit, within_below = (verdict.limit, verdict.within_below) if has_limit else (None, None)
+    return Line(verdict, verdict.estimate, limit, within_below, "", verdict.native, verdict.virtual)
 
 
 def find_decisive(verdict: Verdict) -> Point | None:
@@ -122,12 +138,13 @@ def find_decisive(verdict: Verdict) -> Point | None:
 
     None for a scalar.
     """
-    points = [point for point in verdict.points if _is_over(point)] if verdict.findings else []
-    return max(points or verdict.points, key=lambda point: point.judged.log, default=None)
+    over = [point for point in verdict.points if any(_covers(finding, point) for finding in verdict.findings)]
+    return max(over or verdict.points, key=lambda point: point.judged.log, default=None)
 
 
-def _is_over(point: Point) -> bool:
-    return point.limit is not None and point.judged.log > point.limit
+def _covers(finding: OverRange, point: Point) -> bool:
+    low, high = finding.low, finding.high
+    return low is not None and high is not None and low <= point.size <= high
 
 
 def format_size(size: float, unit: str) -> str:
@@ -165,8 +182,10 @@ def _rank(line: Line) -> tuple[bool, int, bool, float]:
     )
 
 
-def describe_answer(outcome: Outcome, lines: Sequence[Line], subject: str) -> str:
-    """Return one sentence, or two, on sorted lines: how many metrics hold, and the worst with its limit.
+def describe_answer(
+    outcome: Outcome, lines: Sequence[Line], subject: str, slow_runs: SlowRuns | None = None
+) -> str:
+    """Return one or two sentences on sorted lines: how many metrics hold, and the worst with its limit.
 
     Examples
     --------
@@ -175,31 +194,63 @@ def describe_answer(outcome: Outcome, lines: Sequence[Line], subject: str) -> st
     """
     if not lines:
         return "Nothing could be judged."
-    total, count = len(lines), sum(line.outcome is outcome and not line.verdict.waived for line in lines)
-    metrics = pluralize(total, "metric")
-    of_all = f"{count} of {metrics}" if total > 1 else "the only metric"
-    first = next((line for line in lines if line.outcome is outcome and not line.verdict.waived), lines[0])
+    chosen = [line for line in lines if line.outcome is outcome and not line.verdict.waived]
+    # A metric may have a verdict on its overhead, and one on the change.
+    noun = "metric" if len({line.verdict.gate for line in lines}) == 1 else "verdict"
+    count = {2: "both"}.get(len(lines), f"all {len(lines)}")
+    all_metrics = f"its {noun}" if len(lines) == 1 else f"{count} {noun}s"
+    some = all_metrics if len(chosen) == len(lines) else f"{len(chosen)} of {len(lines)} {noun}s"
     if outcome is Outcome.OVER:
-        if not count:
-            return f"{subject} has more slow or lost runs than its reference."
-        which = "It" if total == 1 else "The worst" if count > 1 else "It"
-        return f"{subject} is over budget on {of_all}. {which} is {_describe_line(first)}."
+        if not chosen:
+            why = f" ({slow_runs.text})" if slow_runs else ""
+            return f"{subject} is not within budget: its runs are slow or lost too often{why}."
+        return f"{subject} is over budget on {some}. {_describe_first(chosen, 'worst')}"
     if outcome is Outcome.UNDECIDED:
-        if not first.verdict.pairs and first.judged:
-            return f"An estimate and not a verdict: {_describe_line(first)}."
-        return f"No verdict yet on {of_all}: {_describe_line(first)}. Undecided is not a pass."
+        return _describe_undecided(chosen, some, all_metrics, subject)
     if outcome is Outcome.INVALID:
-        reason = next(iter(first.verdict.reasons), "")
-        verb = "cannot" if count != 1 else "can not"
-        return (
-            f"{of_all[:1].upper()}{of_all[1:]} {verb} be judged: {first.name}{': ' * bool(reason)}{reason}."
-        )
+        return f"{subject} could not be judged on {some}."
     if outcome is Outcome.BASELINE:
-        return f"A baseline was recorded: {metrics}, to compare later sessions with."
-    of_all = f"all {metrics}" if total > 1 else "its metric"
-    return f"{subject} is within budget on {of_all}. The slowest is {_describe_line(lines[0])}."
+        metrics = pluralize(len(lines), "metric")
+        return f"A baseline of {subject} was recorded with {metrics}; no budget applies to it."
+    if waived := sum(line.verdict.waived for line in lines):
+        within = f"{len(lines) - waived} of {pluralize(len(lines), 'metric')}"
+        return f"{subject} is within budget on {within}; {waived} accepted by waiver."
+    return f"{subject} is within budget on {all_metrics}. {_describe_first(lines, 'slowest')}"
 
 
-def _describe_line(line: Line) -> str:
-    allowed = "" if line.limit is None else f"; {line.allowed} is allowed"
-    return f"{line.name}, {line.result}{allowed}"
+def _describe_first(lines: Sequence[Line], which: str) -> str:
+    """Return the largest slowdown of some lines in one sentence, with its limit."""
+    line = find_slowest(lines)
+    head = f"The {which} is {line.name}: " if len(lines) > 1 else f"{line.name}: "
+    return f"{head}{_describe_result(line)}."
+
+
+def find_slowest(lines: Sequence[Line]) -> Line:
+    """Return the line with the largest slowdown."""
+    return max(lines, key=lambda line: line.judged.log if line.judged else -math.inf)
+
+
+def _describe_result(line: Line) -> str:
+    return line.result if line.limit is None else f"{line.result}, {line.allowed} is allowed"
+
+
+def _describe_undecided(chosen: Sequence[Line], some: str, all_metrics: str, subject: str) -> str:
+    if not chosen:
+        return f"No verdict on {subject}, although it is within budget on {all_metrics}: runs were lost."
+    if all(not line.verdict.pairs and line.judged for line in chosen):
+        return f"An estimate, and no verdict. {_describe_first(chosen, 'slowest')}"
+    return f"No verdict yet on {some} of {subject}. {_describe_first(chosen, 'slowest')}"
+
+
+def describe_so_far(lines: Sequence[Line]) -> str:
+    """Return how many of the verdicts have which outcome, such as ``2 over budget, 9 within budget``."""
+    words = {
+        Outcome.OVER: "over budget",
+        Outcome.INVALID: "not judged",
+        Outcome.UNDECIDED: "undecided",
+        Outcome.WITHIN: "within budget",
+        Outcome.BASELINE: "recorded without a budget",
+    }
+    counts = Counter(Outcome.WITHIN if line.verdict.passes else line.outcome for line in lines)
+    parts = [f"{counts[outcome]} {word}" for outcome, word in words.items() if counts[outcome]]
+    return list_names(parts, len(parts)) if parts else ""
