@@ -13,14 +13,13 @@ from virtqual.report.rendering import render_page
 from virtqual.report.rows import MAX_ROWS_SHOWN, Row, make_rows
 from virtqual.report.summary import (
     MEANINGS,
-    SIDES_OF_SESSIONS,
     Line,
-    Words,
     describe_answer,
     describe_so_far,
 )
 from virtqual.session.conclusion import EXIT_CODES
 from virtqual.verdict import Outcome, SessionVerdict, first_of
+from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, Labels
 from virtqual.verdict.pairs import Series, Side
 
 #: By the end of a file's name.
@@ -35,7 +34,7 @@ class JudgedFile:
     title: str
     #: Names of sessions with their verdicts; the name may be empty if there is one.
     judged: Sequence[tuple[str, SessionVerdict]]
-    labels: Words = SIDES_OF_SESSIONS
+    labels: Labels = NATIVE_AND_VIRTUAL
     #: By session and by series (``metric@setting``): the pairs, for plots.
     series: Mapping[str, Mapping[str, Series]] = field(default_factory=dict)
     #: Facts of each side by name, such as command, host, CPU, boot and date.
@@ -107,9 +106,9 @@ def render_markdown(it: JudgedFile) -> str:
                 escape(section.sentence),
                 "",
             ]
+        lines += _list(section.notes)
         lines += [*markdown.make_verdict_table(section.lines, it.labels), ""] if section.lines else []
         lines += _list(line.verdict.message for line in section.lines if not line.verdict.passes)
-        lines += _list(section.notes)
     if it.facts:
         head = ("compared", it.labels.reference, it.labels.candidate)
         lines += [*markdown.make_table(head, _compare_facts(it.facts)), ""]
@@ -147,7 +146,7 @@ def _make_sections(it: JudgedFile) -> list[_Section]:
     for name, answer in it.judged:
         series = it.series.get(name, {})
         forest, rows = make_rows(answer.verdicts, series, series, {}, it.labels)
-        subject = f"The {it.labels.candidate} side"
+        subject = f"the {it.labels.build}"
         lines = [row.line for row in rows]
         sentence = describe_answer(answer.outcome, lines, subject, answer.slow_runs)
         sections.append(_Section(name, answer, sentence, rows, forest, _list_notes(answer, lines)))
@@ -163,7 +162,8 @@ def _find_worst(it: JudgedFile, sections: Sequence[_Section]) -> _Section:
 def _list_notes(answer: SessionVerdict, lines: Sequence[Line]) -> list[str]:
     has_several = len({line.outcome for line in lines}) > 1
     notes = [f"Of {len(lines)} metrics: {describe_so_far(lines)}."] if has_several else []
-    open_lines = [line for line in lines if line.outcome in (Outcome.INVALID, Outcome.UNDECIDED)]
+    reasoned = (Outcome.INVALID, Outcome.UNDECIDED)
+    open_lines = [line for line in lines if line.outcome is answer.outcome and line.outcome in reasoned]
     reasons = [f"{line.name}: {line.verdict.reasons[0]}." for line in open_lines if line.verdict.reasons]
     notes += reasons[:MAX_REASONS_SHOWN]
     notes += [f"Slow runs: {answer.slow_runs.text}."] if answer.slow_runs.found else []

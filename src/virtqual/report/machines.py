@@ -12,12 +12,13 @@ from typing import TypeAlias
 from virtqual.files.wording import printable
 from virtqual.references import project_references
 from virtqual.report.markdown import escape, make_verdict_table
-from virtqual.report.summary import SIDES_OF_SESSIONS, sort_lines
+from virtqual.report.summary import sort_lines
 from virtqual.session.judge import admitted_of
 from virtqual.session.measured import COLUMNS
 from virtqual.session.pairing import checks_of, series_of
 from virtqual.session.session import Session
 from virtqual.verdict import Outcome
+from virtqual.verdict.labels import NATIVE_AND_VIRTUAL
 
 #: Labels and value.
 _Sample: TypeAlias = tuple[dict[str, str], float]
@@ -57,7 +58,7 @@ def markdown_of(session: Session) -> str:
     lines = [f"**{escape(session.outcome)}**: {escape(session.message)}", ""]
     lines += [f"Qualified: {escape(session.qualified)}. {about}", ""]
     if verdicts:
-        lines += make_verdict_table(sort_lines(verdicts), SIDES_OF_SESSIONS)
+        lines += make_verdict_table(sort_lines(verdicts), NATIVE_AND_VIRTUAL)
     for verdict in verdicts:
         if not verdict.passes and verdict.outcome is not Outcome.BASELINE:
             lines.append(f"- {escape(verdict.message)}")

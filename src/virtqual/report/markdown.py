@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from virtqual.files.wording import printable
-from virtqual.report.summary import Line, Words
+from virtqual.report.summary import Line
+from virtqual.verdict.labels import Labels
 from virtqual.verdict.notation import format_value
 
 
@@ -26,7 +27,7 @@ def _make_row(cells: Sequence[str], *, plain: bool = False) -> str:
     return f"| {' | '.join(cells if plain else map(escape, cells))} |"
 
 
-def make_verdict_table(lines: Sequence[Line], words: Words) -> list[str]:
+def make_verdict_table(lines: Sequence[Line], words: Labels) -> list[str]:
     """Return the table of verdicts, with the limit next to the result."""
     head = (
         "metric",

@@ -33,13 +33,14 @@ from virtqual.report.rows import (
     make_rows,
     name_axis,
 )
-from virtqual.report.summary import SIDES_OF_SESSIONS, Line, make_whole_line
+from virtqual.report.summary import Line, make_whole_line
 from virtqual.report.terminal import describe_head, format_duration
 from virtqual.session.judge import admitted_of
 from virtqual.session.pairing import checks_of
 from virtqual.session.session import Session
 from virtqual.site.held import DEFAULT_NODES
 from virtqual.verdict import Outcome, Verdict, texts
+from virtqual.verdict.labels import NATIVE_AND_VIRTUAL
 from virtqual.verdict.pairs import SIDES, Series
 from virtqual.verdict.rule import LOOKS
 
@@ -153,7 +154,7 @@ def _content(session: Session) -> dict[str, Any]:
     reported = [part for name, part in all_sizes.items() if name not in series and part.valid]
     return {
         "session": session,
-        "words": SIDES_OF_SESSIONS,
+        "words": NATIVE_AND_VIRTUAL,
         "format_command": format_command,
         "rows": rows,
         "forest": forest,

@@ -14,10 +14,11 @@ from virtqual.references import project_references
 from virtqual.references.published import Claim, PublishedCase, Study, load_studies
 from virtqual.report import plots
 from virtqual.report.projection import Slowdown, project_noise
-from virtqual.report.summary import SIDES_OF_SESSIONS, Line, Words, describe_limit, format_size, sort_lines
+from virtqual.report.summary import Line, describe_limit, format_size, sort_lines
 from virtqual.runs import Run
 from virtqual.session.pairing import series_of
 from virtqual.verdict import Point, Verdict
+from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, Labels
 from virtqual.verdict.notation import Direction, describe_slowdown, format_value, sign_of
 from virtqual.verdict.outliers import Outlier, without_hosts
 from virtqual.verdict.pairs import SIDES, Pair, Series, Side
@@ -84,7 +85,7 @@ def make_rows(
     series: Mapping[str, Series],
     all_sizes: Mapping[str, Series],
     runs: Mapping[str, Run],
-    words: Words = SIDES_OF_SESSIONS,
+    words: Labels = NATIVE_AND_VIRTUAL,
 ) -> tuple[plots.Forest, list[Row]]:
     """Return the rows of verdicts, those that matter first, with their axis.
 
@@ -110,7 +111,7 @@ def make_rows(
     return forest, rows
 
 
-def _add_plots(row: Row, series: Series, all_sizes: Series, words: Words) -> Row:
+def _add_plots(row: Row, series: Series, all_sizes: Series, words: Labels) -> Row:
     """Return a row with its plots and runs; `all_sizes` has the sizes that are only reported, too."""
     verdict = row.verdict
     claims = [(study, claim, case) for study, claim, case in _load_claims() if case.metric == verdict.metric]
@@ -157,7 +158,7 @@ def _sort_pairs(series: Series) -> list[Pair]:
     return sorted(series.pairs, key=lambda pair: (began(pair), pair.number))
 
 
-def _draw_dots(verdict: Verdict, series: Series, words: Words) -> plots.Dots:
+def _draw_dots(verdict: Verdict, series: Series, words: Labels) -> plots.Dots:
     """Return the plot of all pairs in the order of time."""
     means = series.differences.mean(axis=1).tolist()
     costs = {pair.number: cost for pair, cost in zip(series.valid, means, strict=True)}
@@ -198,7 +199,7 @@ def name_axis(series: Series) -> str:
     return f"{metric.axis}, {metric.axis_unit}{judged}"
 
 
-def _draw_ratios(verdict: Verdict, claims: Sequence[PublishedCase], unit: str, words: Words) -> plots.Curves:
+def _draw_ratios(verdict: Verdict, claims: Sequence[PublishedCase], unit: str, words: Labels) -> plots.Curves:
     """Return the plot of the judged ratios over the sizes, with the budget and the claims of studies."""
     sizes = [point.size for point in verdict.points]
     estimates = []
@@ -229,7 +230,7 @@ def format_runs(series: Series) -> str:
     """Return every run as comma-separated values; seconds count from the first run of the series."""
     starts = [run.start for pair in series.pairs for run in pair.samples if math.isfinite(run.start)]
     began = min(starts, default=0.0)
-    values = [f"{size:g}" for size in series.points] if series.points else [series.metric.unit]
+    values = [f"{size:.15g}" for size in series.points] if series.points else [series.metric.unit]
     lines = [",".join(["pair", "side", "second", "node", *values, "left out because"])]
     for pair in _sort_pairs(series):
         for run in sorted(pair.samples, key=lambda run: run.start):

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from virtqual.files.wording import list_names, pluralize
 from virtqual.verdict import Interval, Outcome, OverRange, Point, Verdict
@@ -31,16 +30,6 @@ MEANINGS = {
     5: "the infrastructure failed",
     130: "interrupted",
 }
-
-
-class Words(NamedTuple):
-    """The words that are shown for the two sides."""
-
-    reference: str = "native"
-    candidate: str = "virtual"
-
-
-SIDES_OF_SESSIONS = Words()
 
 
 @dataclass(frozen=True)
@@ -187,13 +176,20 @@ def describe_answer(
 ) -> str:
     """Return one or two sentences on sorted lines: how many metrics hold, and the worst with its limit.
 
+    `subject` is what was judged, such as a build.
+
     Examples
     --------
     >>> describe_answer(Outcome.INVALID, [], "The candidate")
     'Nothing could be judged.'
     """
-    if not lines:
-        return "Nothing could be judged."
+    text = _describe_outcome(outcome, lines, subject, slow_runs) if lines else "nothing could be judged."
+    return text[:1].upper() + text[1:]
+
+
+def _describe_outcome(
+    outcome: Outcome, lines: Sequence[Line], subject: str, slow_runs: SlowRuns | None
+) -> str:
     chosen = [line for line in lines if line.outcome is outcome and not line.verdict.waived]
     # A metric may have a verdict on its overhead, and one on the change.
     noun = "metric" if len({line.verdict.gate for line in lines}) == 1 else "verdict"
