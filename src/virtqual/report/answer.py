@@ -112,12 +112,14 @@ def describe_code(session: Session) -> str:
     return f"Exit code {session.exit_code}: {meaning}. {qualified}"
 
 
-def list_unmeasured(session: Session, judged_checks: frozenset[str]) -> list[str]:
+def list_unmeasured(session: Session) -> list[str]:
     """Return what was not measured or not judged, and why: checks, runs that were lost, requirements."""
+    judged = {verdict.series for verdict in session.verdicts}
+    with_verdict = {run.check for run in session.runs for one in run.results if one.series in judged}
     items = [
         f"{check}: {'; '.join(reasons)}"
         for check, reasons in session.refused.items()
-        if check not in judged_checks
+        if check not in with_verdict
     ]
     items += describe_failures(list_refusing_failures(session))
     items += texts.describe_lost(session.slow_runs.lost)[:1] if session.slow_runs else []

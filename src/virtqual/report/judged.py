@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -106,15 +106,15 @@ def render_markdown(it: JudgedFile) -> str:
                 escape(section.sentence),
                 "",
             ]
-        lines += _list(section.notes)
+        lines += markdown.make_list(section.notes)
         lines += [*markdown.make_verdict_table(section.lines, it.labels), ""] if section.lines else []
-        lines += _list(line.verdict.message for line in section.lines if not line.verdict.passes)
+        lines += markdown.make_list(line.verdict.message for line in section.lines if not line.verdict.passes)
     if it.facts:
         head = ("compared", it.labels.reference, it.labels.candidate)
         lines += [*markdown.make_table(head, _compare_facts(it.facts)), ""]
-    lines += _list(f"{name}: {text}" for name, text in it.about.items())
+    lines += markdown.make_list(f"{name}: {text}" for name, text in it.about.items())
     for title, texts in (("Cannot be told apart", it.caveats), ("Not measured", it.not_measured)):
-        lines += [f"**{title}**", "", *_list(texts)] if texts else []
+        lines += [f"**{title}**", "", *markdown.make_list(texts)] if texts else []
     lines += ["To do it again:", "", f"    {' '.join(it.again.split())}", ""] if it.again else []
     return "\n".join(lines).rstrip() + "\n"
 
@@ -178,8 +178,3 @@ def _compare_facts(facts: Mapping[Side, Mapping[str, str]]) -> list[tuple[str, s
     native, virtual = facts.get("native", {}), facts.get("virtual", {})
     names = dict.fromkeys((*native, *virtual))
     return [(name, native.get(name, "-"), virtual.get(name, "-")) for name in names]
-
-
-def _list(texts: Iterable[str]) -> list[str]:
-    items = [f"- {markdown.escape(text)}" for text in texts]
-    return [*items, ""] if items else []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from virtqual.session.session import Session
 from virtqual.site.held import DEFAULT_NODES
 from virtqual.verdict import Outcome, Verdict, texts
 from virtqual.verdict.labels import NATIVE_AND_VIRTUAL
-from virtqual.verdict.pairs import SIDES, Series
+from virtqual.verdict.pairs import SIDES
 from virtqual.verdict.rule import LOOKS
 
 FILE = "report.html"
@@ -162,20 +162,19 @@ def _content(session: Session) -> dict[str, Any]:
         "max_unmeasured": MAX_UNMEASURED_SHOWN,
         "reported": [(part, draw_values(part), name_axis(part), format_runs(part)) for part in reported],
         "looks": LOOKS,
-        **_describe_answer(session, rows, series),
+        **_describe_answer(session, rows),
         **_describe_both_sides(session),
         **_list_by_outcome(rows),
     }
 
 
-def _describe_answer(session: Session, rows: Sequence[Row], series: Mapping[str, Series]) -> dict[str, Any]:
+def _describe_answer(session: Session, rows: Sequence[Row]) -> dict[str, Any]:
     """Return the texts of the first screen."""
-    judged = {run.check for run in session.runs for result in run.results if result.series in series}
     return {
         "answer": describe_session(session, [row.line for row in rows]),
         "code": describe_code(session),
         "compared": describe_sides(session),
-        "unmeasured": list_unmeasured(session, frozenset(judged)),
+        "unmeasured": list_unmeasured(session),
         "lost": texts.describe_lost(session.slow_runs.lost) if session.slow_runs else [],
     }
 

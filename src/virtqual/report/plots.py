@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from virtqual.report.summary import Line, format_size
-from virtqual.verdict.notation import Direction, exp_or_inf, format_value
+from virtqual.report.summary import MAX_PERCENT_LOG, Line, share_of, shows_factors
+from virtqual.verdict.notation import Direction, format_size, format_value
 
 #: Sizes in user units of SVG: of a bar in the table, and of the plots of one metric.
 BAR, WIDTH, WIDE, HEIGHT = 300, 440, 900, 150
@@ -27,8 +27,6 @@ _ERROR_BAR_SIGMAS = 2
 MAX_COURSE_TICKS = 24
 #: Steps of slowdowns, fractions of the reference, at which an axis may have ticks, the finest first.
 _PERCENT_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-#: An axis up to this slowdown shows percent.
-MAX_PERCENT_LOG = math.log(2.2)
 #: Ticks of a longer axis: how many times as slow.
 _FACTORS = (
     (0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000),
@@ -162,11 +160,6 @@ class SlowdownAxis:
 
     has_factors: bool
 
-    @classmethod
-    def for_logs(cls, logs: Iterable[float]) -> SlowdownAxis:
-        """Return the axis for slowdowns in log units."""
-        return cls(any(abs(log) > MAX_PERCENT_LOG for log in logs))
-
     def place(self, log: float, better: Direction) -> float:
         """Return where a slowdown lies; 0 is as fast as the reference, and more is slower.
 
@@ -177,7 +170,7 @@ class SlowdownAxis:
         """
         if self.has_factors or math.isinf(log):
             return log
-        return exp_or_inf(log) - 1 if better == "lower" else 1 - exp_or_inf(-log)
+        return share_of(log, better)
 
     def make_ticks(
         self, scale: Scale, distance: float = MIN_TICK_DISTANCE, reference: str = REFERENCE
@@ -222,8 +215,7 @@ def draw_forest(lines: Sequence[Line | None], reference: str = REFERENCE) -> For
 
     `reference` is the word for the reference side.
     """
-    logs = [log for line in lines if line and line.judged for log in (line.judged.log, line.limit or 0.0)]
-    axis = SlowdownAxis.for_logs(logs)
+    axis = SlowdownAxis(shows_factors(lines))
     middle, ends = [0.0], []
     places = [_places_of(line, axis) for line in lines]
     for place in places:
@@ -306,7 +298,7 @@ def draw_dots(
     The estimate `log`, the budget `limit` and the end of its margin are drawn as lines.
     """
     shown = [one for one in (log, limit, within_below, *(cost for cost, _ in pairs)) if one is not None]
-    axis = SlowdownAxis.for_logs(shown)
+    axis = SlowdownAxis(max(map(abs, shown), default=0.0) > MAX_PERCENT_LOG)
     log, limit, within_below = (
         None if one is None else axis.place(one, better) for one in (log, limit, within_below)
     )
@@ -357,8 +349,9 @@ def draw_curves(
 
     `unit` is that of the sizes. The values are slowdowns if it is said which way is better.
     """
-    axis = SlowdownAxis.for_logs(row[0] for _, _, rows in bands for row in rows)
+    axis: SlowdownAxis | None = None
     if slowdowns_of:
+        axis = SlowdownAxis(any(abs(row[0]) > MAX_PERCENT_LOG for _, _, rows in bands for row in rows))
         bands = [
             (name, sizes, [_put_on_axis(row, axis, slowdowns_of) for row in rows])
             for name, sizes, rows in bands
@@ -377,7 +370,7 @@ def draw_curves(
         lines.append(Curve(name, " ".join(middle), " ".join(above + below[::-1]) if has_band else ""))
     shown_sizes = all_sizes[:: math.ceil(len(all_sizes) / 8)]
     x_ticks = [Tick(x.place(_size_log(size)), format_size(size, unit)) for size in shown_sizes]
-    y_ticks = axis.make_ticks(y, MIN_TICK_HEIGHT, reference) if slowdowns_of else _make_value_ticks(y, 5)
+    y_ticks = axis.make_ticks(y, MIN_TICK_HEIGHT, reference) if axis else _make_value_ticks(y, 5)
     return Curves(x_ticks, y_ticks, lines)
 
 

@@ -14,12 +14,12 @@ from virtqual.references import project_references
 from virtqual.references.published import Claim, PublishedCase, Study, load_studies
 from virtqual.report import plots
 from virtqual.report.projection import Slowdown, project_noise
-from virtqual.report.summary import Line, describe_limit, format_size, sort_lines
+from virtqual.report.summary import Line, describe_allowed, sort_lines
 from virtqual.runs import Run
 from virtqual.session.pairing import series_of
 from virtqual.verdict import Point, Verdict
 from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, Labels
-from virtqual.verdict.notation import Direction, describe_slowdown, format_value, sign_of
+from virtqual.verdict.notation import Direction, describe_slowdown, format_size, format_value, sign_of
 from virtqual.verdict.outliers import Outlier, without_hosts
 from virtqual.verdict.pairs import SIDES, Pair, Series, Side
 from virtqual.verdict.places import places_of
@@ -36,8 +36,6 @@ class Row:
     line: Line
     check: str
     bar: plots.Bar | None
-    #: Unit of the sizes of a curve.
-    axis_unit: str = ""
     claims: Sequence[str] = ()
     dots: plots.Dots | None = None
     curve: plots.Curves | None = None
@@ -57,9 +55,9 @@ class Row:
         better = self.verdict.better
         return [
             (
-                format_size(point.size, self.axis_unit),
+                format_size(point.size, self.verdict.axis_unit),
                 point,
-                "-" if point.limit is None else describe_limit(point.limit, better),
+                "-" if point.limit is None else describe_allowed(point.limit, better),
             )
             for point in self.verdict.points
         ]
@@ -92,17 +90,12 @@ def make_rows(
     `series` has the pairs by ``metric@setting``; `all_sizes` the same with the sizes that are only reported,
     and `runs` a run of its check.
     """
-    metrics = project_references().metrics
-    units = {
-        verdict.series: metrics[verdict.metric].axis_unit for verdict in verdicts if verdict.metric in metrics
-    }
-    units |= {name: one.metric.axis_unit for name, one in series.items()}
-    lines = sort_lines(verdicts, units)
+    lines = sort_lines(verdicts)
     forest = plots.draw_forest(lines, words.reference)
     rows = []
     for number, (line, bar) in enumerate(zip(lines, forest.bars, strict=True), 1):
         name = line.verdict.series
-        row = Row(number, line, runs[name].check if name in runs else "", bar, units.get(name, ""))
+        row = Row(number, line, runs[name].check if name in runs else "", bar)
         if name in series:
             row = _add_plots(row, series[name], all_sizes.get(name, series[name]), words)
         if name in series and name in runs:
