@@ -126,6 +126,8 @@ def list_unmeasured(session: Session) -> list[str]:
     if session.missing:
         asked = f"class {session.hypervisor_class} asks for {len(session.missing)} more"
         items.append(f"{asked}: {list_names(session.missing, MAX_CAUSES_SHOWN)}")
-    if session.outcome in OPEN_OUTCOMES:
+    if not session.runs:
+        items.append("everything that was asked for: there was no run")
+    elif session.outcome in OPEN_OUTCOMES:
         items.append("the rest of the session, which ended before all of its pairs had run")
     return items + list(session.not_run)

@@ -98,7 +98,7 @@ def make_ratio_ticks(scale: Scale, max_ticks: int) -> list[Tick]:
 
 
 def _divide_decades(low: float, high: float, max_ticks: int) -> list[float]:
-    """Return round values from `low` to `high`, so many at most."""
+    """Return at most `max_ticks` round values from `low` to `high`."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     values: list[float] = []
     for factors in _DECADE_TICKS:

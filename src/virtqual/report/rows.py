@@ -36,6 +36,8 @@ class Row:
     line: Line
     check: str
     bar: plots.Bar | None
+    #: What the metric is, in words; empty if no file declares it.
+    about: str = ""
     claims: Sequence[str] = ()
     dots: plots.Dots | None = None
     curve: plots.Curves | None = None
@@ -90,12 +92,15 @@ def make_rows(
     `series` has the pairs by ``metric@setting``; `all_sizes` the same with the sizes that are only reported,
     and `runs` a run of its check.
     """
+    metrics = project_references().metrics
     lines = sort_lines(verdicts)
     forest = plots.draw_forest(lines, words.reference)
     rows = []
     for number, (line, bar) in enumerate(zip(lines, forest.bars, strict=True), 1):
         name = line.verdict.series
         row = Row(number, line, runs[name].check if name in runs else "", bar)
+        if line.verdict.metric in metrics:
+            row = replace(row, about=metrics[line.verdict.metric].description)
         if name in series:
             row = _add_plots(row, series[name], all_sizes.get(name, series[name]), words)
         if name in series and name in runs:
