@@ -5,19 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import math
-import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TypeAlias
 
 from virtqual.files.wording import printable
 from virtqual.references import project_references
+from virtqual.report.markdown import escape, make_verdict_table
+from virtqual.report.summary import SIDES_OF_SESSIONS, sort_lines
 from virtqual.session.judge import admitted_of
 from virtqual.session.measured import COLUMNS
 from virtqual.session.pairing import checks_of, series_of
 from virtqual.session.session import Session
-from virtqual.verdict import Outcome, Verdict
-from virtqual.verdict.notation import format_value
+from virtqual.verdict import Outcome
 
 #: Labels and value.
 _Sample: TypeAlias = tuple[dict[str, str], float]
@@ -53,29 +53,15 @@ def markdown_of(session: Session) -> str:
     """Return the answer and the table of verdicts, those that do not pass first, as Markdown."""
     order = list(Outcome)
     verdicts = sorted(session.verdicts, key=lambda verdict: (verdict.passes, order.index(verdict.outcome)))
-    about = f"Session `{printable(session.session).replace('`', '')}`, system {_escape(session.system)}."
-    lines = [f"**{_escape(session.outcome)}**: {_escape(session.message)}", ""]
-    lines += [f"Qualified: {_escape(session.qualified)}. {about}", ""]
+    about = f"Session `{printable(session.session).replace('`', '')}`, system {escape(session.system)}."
+    lines = [f"**{escape(session.outcome)}**: {escape(session.message)}", ""]
+    lines += [f"Qualified: {escape(session.qualified)}. {about}", ""]
     if verdicts:
-        lines += ["| metric | native | virtual | unit | virtual is | budget | verdict | pairs |"]
-        lines += ["|---|---:|---:|---|---|---|---|---:|"]
-        lines += [_format_row(verdict) for verdict in verdicts]
+        lines += make_verdict_table(sort_lines(verdicts), SIDES_OF_SESSIONS)
     for verdict in verdicts:
         if not verdict.passes and verdict.outcome is not Outcome.BASELINE:
-            lines.append(f"- {_escape(verdict.message)}")
+            lines.append(f"- {escape(verdict.message)}")
     return "\n".join(lines) + "\n"
-
-
-def _format_row(verdict: Verdict) -> str:
-    values = (format_value(value) for value in (verdict.native, verdict.virtual))
-    judged = verdict.text, verdict.budget, verdict.outcome_text, str(verdict.pairs)
-    cells = (verdict.name, *values, verdict.unit, *judged)
-    return f"| {' | '.join(map(_escape, cells))} |"
-
-
-def _escape(text: str) -> str:
-    """Return text that Markdown shows as it is, on one line."""
-    return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", printable(" ".join(text.split())))
 
 
 def metrics_of(session: Session) -> str:

@@ -6,25 +6,20 @@ gives the same bytes.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-from markupsafe import Markup
 
 from virtqual import paths
 from virtqual.files.records import write_file
-from virtqual.files.wording import list_names, printable
+from virtqual.files.wording import list_names
 from virtqual.harness.process import pattern
 from virtqual.history.builds import MAX_DETECTABLE_LOG, MetricHistory, Place, describe_changes, describe_notes
 from virtqual.identity import Identity
@@ -34,6 +29,7 @@ from virtqual.report import plots
 from virtqual.report.comparison import ComparedSeries, compare, differing, letters
 from virtqual.report.identity import describe
 from virtqual.report.projection import Slowdown, project_noise
+from virtqual.report.rendering import format_time, render_page
 from virtqual.report.terminal import describe_head, format_duration
 from virtqual.runs import Run
 from virtqual.session.conclusion import describe_failures
@@ -145,46 +141,6 @@ def _draw_course(metric: MetricHistory) -> plots.Course:
 
 def _title(session: Session) -> str:
     return f"{session.outcome}: {session.hypervisor} on {session.system}"
-
-
-def render_page(template: str | Template, title: str, **content: Any) -> str:
-    """Return a page with the style of the report; a template may be a name or one of `make_environment`."""
-    environment = make_environment()
-    style = environment.get_template("report.css").render()
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return environment.get_template(template).render(
-        title=title, style=Markup(style), style_hash=digest, **content
-    )
-
-
-@cache
-def make_environment() -> Environment:
-    """Return the environment of the templates, which escapes every text."""
-    environment = Environment(
-        loader=PackageLoader("virtqual.report"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-        finalize=_finalize,
-    )
-    environment.filters["value"] = format_value
-    environment.filters["time"] = _format_time
-    environment.globals.update(BAR=plots.BAR, WIDTH=plots.WIDTH, WIDE=plots.WIDE, HEIGHT=plots.HEIGHT)
-    return environment
-
-
-def _finalize(value: Any) -> Any:
-    """Return what a template shows of a value."""
-    if isinstance(value, float):
-        return f"{value:g}"
-    if not isinstance(value, str) or isinstance(value, Markup):
-        return value
-    return printable(value)
-
-
-def _format_time(created: str) -> str:
-    return f"{datetime.fromisoformat(created).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 @dataclass(frozen=True)
@@ -432,7 +388,7 @@ def _format_runs(series: Series, began: float) -> str:
 
 def _list_facts(session: Session) -> dict[str, str]:
     """Return what was measured, with what, and for how long."""
-    measured = f"{_format_time(session.created)}, {len(session.runs)} runs"
+    measured = f"{format_time(session.created)}, {len(session.runs)} runs"
     if session.runs:
         seconds = max(run.end for run in session.runs) - min(run.start for run in session.runs)
         measured += f", {format_duration(seconds)}"

@@ -1,0 +1,161 @@
+"""Pairs that were judged outside of a session, as one HTML file or as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from virtqual.errors import UsageError
+from virtqual.files.records import write_file
+from virtqual.report import markdown, plots
+from virtqual.report.rendering import render_page
+from virtqual.report.summary import MEANINGS, SIDES_OF_SESSIONS, Line, Words, describe_answer, sort_lines
+from virtqual.session.conclusion import EXIT_CODES
+from virtqual.verdict import Outcome, SessionVerdict, first_of
+from virtqual.verdict.pairs import Series, Side
+
+#: By the end of a file's name.
+SUFFIXES = (".html", ".md")
+
+
+@dataclass(frozen=True)
+class JudgedFile:
+    """What was judged, what both sides are, and what the data cannot tell apart."""
+
+    title: str
+    #: Names of sessions with their verdicts; the name may be empty if there is one.
+    judged: Sequence[tuple[str, SessionVerdict]]
+    labels: Words = SIDES_OF_SESSIONS
+    #: By session and by series (``metric@setting``): the pairs, for plots.
+    series: Mapping[str, Mapping[str, Series]] = field(default_factory=dict)
+    #: Facts of each side by name, such as command, host, CPU, boot and date.
+    facts: Mapping[Side, Mapping[str, str]] = field(default_factory=dict)
+    #: Facts of the whole: the files, the date, the number of runs.
+    about: Mapping[str, str] = field(default_factory=dict)
+    #: Sentences on what the data cannot tell apart.
+    caveats: Sequence[str] = ()
+    #: What was asked for and not measured, and runs that were lost.
+    not_measured: Sequence[str] = ()
+    #: How a measurement that is not complete goes on; empty if it is.
+    next_step: str = ""
+    #: The command that measures or judges it again.
+    again: str = ""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome of the worst session."""
+        return first_of(answer.outcome for _, answer in self.judged)
+
+
+@dataclass(frozen=True)
+class _Section:
+    """One session as the template shows it."""
+
+    name: str
+    answer: SessionVerdict
+    sentence: str
+    lines: Sequence[Line]
+    forest: plots.Forest
+
+
+def render_html(it: JudgedFile) -> str:
+    """Return the page, in one file without a script."""
+    sections = _make_sections(it)
+    worst = _find_worst(it, sections)
+    code = EXIT_CODES[it.outcome]
+    return render_page(
+        "judged.html.j2",
+        f"{it.outcome.value}: {it.title}",
+        it=it,
+        sections=sections,
+        worst=worst,
+        facts=_compare_facts(it.facts),
+        exit_code=code,
+        meaning=MEANINGS[code],
+    )
+
+
+def render_markdown(it: JudgedFile) -> str:
+    """Return the same as Markdown, for a merge request or a mail."""
+    sections, escape = _make_sections(it), markdown.escape
+    worst = _find_worst(it, sections)
+    lines = [f"# {escape(it.title)}", "", f"**{it.outcome.value}**: {escape(worst.sentence)}", ""]
+    lines += [escape(it.next_step), ""] if it.next_step else []
+    for section in sections:
+        if len(sections) > 1:
+            lines += [
+                f"## {escape(section.name)}: {section.answer.outcome.value}",
+                "",
+                escape(section.sentence),
+                "",
+            ]
+        lines += [*markdown.make_verdict_table(section.lines, it.labels), ""] if section.lines else []
+        lines += _list(line.verdict.message for line in section.lines if not line.verdict.passes)
+        lines += _list(_describe_lost_and_slow(section.answer))
+    if it.facts:
+        head = ("compared", it.labels.reference, it.labels.candidate)
+        lines += [*markdown.make_table(head, _compare_facts(it.facts)), ""]
+    lines += _list(f"{name}: {text}" for name, text in it.about.items())
+    for title, texts in (("Cannot be told apart", it.caveats), ("Not measured", it.not_measured)):
+        lines += [f"**{title}**", "", *_list(texts)] if texts else []
+    lines += ["To do it again:", "", f"    {' '.join(it.again.split())}", ""] if it.again else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def write_report(it: JudgedFile, file: Path) -> None:
+    """Write a report; the end of the file's name says in which form.
+
+    Raises
+    ------
+    UsageError
+        The name has another end, or the file cannot be written.
+    """
+    check_name(file)
+    text = render_html(it) if file.suffix == ".html" else render_markdown(it)
+    try:
+        write_file(text, file)
+    except OSError as error:
+        raise UsageError(f"-o {file}: {error.strerror}") from error
+
+
+def check_name(file: Path) -> None:
+    """Raise `UsageError` unless a report can have this name: to be called before anything is measured."""
+    if file.suffix not in SUFFIXES:
+        raise UsageError(f"-o {file}: the name has to end with {' or '.join(SUFFIXES)}")
+
+
+def _make_sections(it: JudgedFile) -> list[_Section]:
+    sections = []
+    for name, answer in it.judged:
+        series = it.series.get(name, {})
+        units = {key: one.metric.axis_unit for key, one in series.items()}
+        lines = sort_lines(answer.verdicts, units)
+        subject = f"{it.labels.candidate[:1].upper()}{it.labels.candidate[1:]}"
+        sentence = describe_answer(answer.outcome, lines, subject)
+        forest = plots.draw_forest([line.verdict for line in lines])
+        sections.append(_Section(name, answer, sentence, lines, forest))
+    return sections
+
+
+def _find_worst(it: JudgedFile, sections: Sequence[_Section]) -> _Section:
+    """Return the first session with the outcome of the file."""
+    empty = _Section("", SessionVerdict(()), "Nothing could be judged.", (), plots.draw_forest([]))
+    return next((section for section in sections if section.answer.outcome is it.outcome), empty)
+
+
+def _compare_facts(facts: Mapping[Side, Mapping[str, str]]) -> list[tuple[str, str, str]]:
+    """Return the facts of both sides in rows: their name, and the text of each side."""
+    native, virtual = facts.get("native", {}), facts.get("virtual", {})
+    names = dict.fromkeys((*native, *virtual))
+    return [(name, native.get(name, "-"), virtual.get(name, "-")) for name in names]
+
+
+def _describe_lost_and_slow(answer: SessionVerdict) -> list[str]:
+    texts = [f"slow runs: {answer.slow_runs.text}"] if answer.slow_runs.found else []
+    return texts + ([f"lost runs: {answer.slow_runs.lost_text}"] if answer.slow_runs.more_runs else [])
+
+
+def _list(texts: Iterable[str]) -> list[str]:
+    items = [f"- {markdown.escape(text)}" for text in texts]
+    return [*items, ""] if items else []
