@@ -24,6 +24,7 @@ from virtqual.pair.report import describe, describe_next, list_caveats
 from virtqual.report.console import verbatim
 from virtqual.report.judged import check_name, write_report
 from virtqual.report.lines import SessionLine, VerdictLine
+from virtqual.report.summary import describe_answer, sort_lines
 from virtqual.report.terminal import Terminal
 from virtqual.session.conclusion import EXIT_CODES
 from virtqual.verdict.notation import read_budget
@@ -249,7 +250,9 @@ def _measure(plan: Plan, files: Files, limits: Limits, output: Path | None, *, a
             failure = error
     if failure is not None or is_interrupted:
         measurement.judge()
-    if measurement.answer is None:
+    if measurement.answer is None or (failure and not measurement.answer.attempted):
+        # Nothing can be gone on with: the next attempt finds no files in its way.
+        files.remove()
         raise failure or KeyboardInterrupt
     if as_json:
         _print_lines(measurement)
@@ -303,12 +306,14 @@ def _print_answer(measurement: Measurement, *, is_interrupted: bool) -> None:
         _print_differences(measurement)
     for caveat in list_caveats(measurement):
         console.print(Text(caveat, style="dim"))
-    what = "interrupted; what there is says " if is_interrupted else ""
-    console.print(Text(f"\n{what}{answer.outcome.value}", style="bold"))
+    lines = sort_lines(answer.verdicts, {one.id: one.metric.axis_unit for one in measurement.answer.series})
+    sentence = describe_answer(answer.outcome, lines, measurement.plan.names[1])
+    what = "Interrupted. So far: " if is_interrupted else ""
+    console.print(Text(f"\n{what}{answer.outcome.value}: {sentence}", style="bold"))
     if next_step := describe_next(measurement):
         console.print(Text(next_step), soft_wrap=True)
     table = measurement.table.file
-    console.print(f"pairs: {table}; outputs of all runs: {measurement.files.outputs}", soft_wrap=True)
+    console.print(f"pairs: {table}; outputs: {measurement.files.outputs}", soft_wrap=True)
 
 
 def _print_differences(measurement: Measurement) -> None:

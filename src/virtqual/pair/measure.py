@@ -81,6 +81,7 @@ class Measurement:
         """
         self.files.outputs.mkdir(exist_ok=True)
         self.table.begin()
+        self.progress.introduce(self.plan, str(self.table.file))
         self.judge()
         if self.answer is not None and not self.answer.order:
             return
@@ -125,14 +126,13 @@ class Measurement:
             self.progress.warm_up(side, run)
             if not run.lost:
                 return
+            last_lines = describe_last_lines(finished)
             self._keep_lost(f"warm-up-{ROLES[side]}", f"{self._number}-{ROLES[side]}", run)
             # It is the only run of its number: its row says that a run was lost.
             self._write([run])
-            last_lines = describe_last_lines(finished)
             if attempt == MAX_LOST_WARM_UPS or "not found" in run.lost:
-                raise InfrastructureError(
-                    f"the warm-up of {self.plan.names[side == 'virtual']} was lost, {run.lost}{last_lines}"
-                )
+                name = self.plan.names[SIDES.index(side)]
+                raise InfrastructureError(f"the warm-up of {name} was lost, {run.lost}{last_lines}")
 
     def _run_pair(self, sides: Sequence[Side], left: int) -> None:
         """Run the two sides of a pair, and add it to the table."""
@@ -144,7 +144,10 @@ class Measurement:
                 run, finished = self._run(side, name)
                 if run.lost:
                     self._keep_lost(name, name, run)
-                    self.progress.lost(side, self._number, run, describe_last_lines(finished))
+                    text = (
+                        f"{describe_last_lines(finished)}\n    all of it: {finished.stdout.with_suffix('.*')}"
+                    )
+                    self.progress.lost(side, self._number, run, text)
                 runs.append(run)
         except BaseException:
             # Without its peer a run says nothing, but that it was lost.
@@ -281,10 +284,10 @@ def _drop_large(finished: Finished) -> None:
 
 
 def describe_last_lines(finished: Finished, count: int = 5) -> str:
-    """Return the last lines that a run printed, and the file that has all of them."""
+    """Return the last lines that a run printed."""
     for file in (finished.stderr, finished.stdout):
         lines = read_output(file).rstrip().splitlines() if file.exists() else []
         if lines:
             shown = "".join(f"\n    {line[:200]}" for line in lines[-count:])
-            return f"; its output ({file}) ends with{shown}"
+            return f"; its output ends with{shown}"
     return "; it printed nothing"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -118,6 +119,12 @@ class Files:
             raise UsageError(
                 f"{self.plan} cannot be written: {error.strerror}; name a file by --csv"
             ) from error
+
+    def remove(self) -> None:
+        """Remove the files of a measurement in which no pair was run."""
+        self.table.unlink(missing_ok=True)
+        self.plan.unlink(missing_ok=True)
+        shutil.rmtree(self.outputs, ignore_errors=True)
 
     def lock(self) -> int:
         """Return a descriptor that keeps others from resuming the same measurement while it is open."""

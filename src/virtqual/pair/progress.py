@@ -10,9 +10,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from virtqual.files.wording import pluralize
+from virtqual.pair.plan import Plan
 from virtqual.pair.table import Answer, Measured
 from virtqual.report.terminal import format_duration
-from virtqual.verdict.notation import describe_slowdown, format_value, sign_of
+from virtqual.verdict.notation import describe_slowdown, format_percent, format_value, sign_of
 from virtqual.verdict.pairs import SIDES, Side
 from virtqual.verdict.rule import LOOKS, MIN_PAIRS_TO_QUALIFY
 
@@ -47,7 +49,8 @@ class Progress:
             return Text("")
         text = f"{self._status}, {format_duration(time.monotonic() - self._began)}"
         if self._took and self._left:
-            text += f"; {self._left} more to the next look, about {format_duration(self._left * self.mean_s)}"
+            rest = format_time(self._left * self.mean_s)
+            text += f"; {pluralize(self._left, 'more pair')} to the next look, {rest}"
         # A line that is too long would move the others.
         return Text(f"  {text}", style="dim", no_wrap=True, overflow="ellipsis")
 
@@ -62,6 +65,16 @@ class Progress:
     def name(self, side: Side) -> str:
         """The name of a side."""
         return self._names[SIDES.index(side)]
+
+    def introduce(self, plan: Plan, file: str) -> None:
+        """Show what is compared, and where the pairs are written."""
+        width = max(map(len, plan.names))
+        for name, command in zip(plan.names, plan.commands, strict=True):
+            self._say(f"{name:<{width}}  {command}")
+        what = [f"{metric.name} in {metric.unit}, {metric.better} is better" for metric in plan.metrics]
+        what += [f"what {reader} prints" for reader in plan.readers]
+        allowed = f"at most {format_percent(plan.budget)} slower, margin {format_percent(plan.margin)}"
+        self._say(f"{'; '.join(what) or 'wall time'}; {allowed}; pairs in {file}", "dim")
 
     def begin(self, what: str, side: Side, left: int = 0) -> None:
         """Show that a run begins, and how many pairs follow before the next look."""
@@ -84,14 +97,12 @@ class Progress:
         self._took.append(time.monotonic() - self._pair_began)
         self._status, self._pair_began = "", 0.0
         if not any(run.lost for run in runs):
-            self._say(f"pair {number:<3}{self._describe_pair(runs)}")
+            self._say(f"pair {number:<3} {self._describe_pair(runs)}")
         if len(self._took) == 1:
-            least, most = (
-                format_duration(count * self.mean_s) for count in (MIN_PAIRS_TO_QUALIFY, LOOKS[-1])
-            )
+            least, most = (format_time(count * self.mean_s) for count in (MIN_PAIRS_TO_QUALIFY, LOOKS[-1]))
             self._say(
-                f"a pair takes {format_time(self.mean_s)}: {least} for the {MIN_PAIRS_TO_QUALIFY} pairs that "
-                f"WITHIN needs at least, {most} for {LOOKS[-1]} at most",
+                f"  a pair takes {format_time(self.mean_s)}: {least} if {MIN_PAIRS_TO_QUALIFY} pairs are "
+                f"enough, {most} if it takes {LOOKS[-1]}",
                 "dim",
             )
 
@@ -110,7 +121,7 @@ class Progress:
         outcome = answer.verdict.outcome.value
         if answer.order:
             next_pairs = f"{len(answer.order)} more pair{'s' * (len(answer.order) > 1)}"
-            self._say(f"{answer.valid} pairs: {outcome}, {next_pairs}", "dim")
+            self._say(f"  after {pluralize(answer.valid, 'pair')}: {outcome}, {next_pairs}", "dim")
 
 
 def format_time(seconds: float) -> str:

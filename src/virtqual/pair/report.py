@@ -36,8 +36,8 @@ def list_caveats(measurement: Measurement) -> list[str]:
         )
         if (median := _find_median_s(measurement)) and median < SHORT_RUN_S:
             caveats.append(
-                f"A run takes {1000 * median:.3g} ms, so that these starts may be most of it: let the command "
-                "do more work, or take a time that the program prints (--metric)."
+                f"A run takes {1000 * median:.3g} ms, so that these starts may be most of it: let it do more "
+                "work, or take a time that the program prints (--metric)."
             )
     return caveats
 
