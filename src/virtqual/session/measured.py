@@ -15,12 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from virtqual.errors import UsageError
 from virtqual.files.datafile import DataError, Problem, Text
 from virtqual.files.records import read_record_text
 from virtqual.files.wording import suggest
+from virtqual.verdict.estimate import Floats
 from virtqual.verdict.metric import Metric, NotNegative
 from virtqual.verdict.notation import Direction
 from virtqual.verdict.pairs import Sample, Series, Side, pair_up
@@ -141,6 +143,14 @@ class FileSeries:
     metric: Metric
     setting: str
     runs: dict[tuple[int, Side], FileRun] = field(default_factory=dict)
+    #: Why the runs did not take turns, or do not say so: they get an estimate. Empty if they are pairs.
+    not_in_turns: str = ""
+
+    def values_of(self, side: Side) -> Floats:
+        """Return the values of all runs of a side, shape (n_runs, n_points)."""
+        runs = [run for run in self.runs.values() if run.side == side]
+        rows = [[run.values[size] for size in run.sizes or (None,)] for run in runs]
+        return np.array(rows, dtype=float).reshape(len(rows), -1)
 
     def pair_runs(self, metric: Metric) -> Series:
         """Return the runs as pairs, and forget them."""
