@@ -20,6 +20,7 @@ from virtqual.session.lost import list_refusing_failures
 from virtqual.session.session import MAX_LABEL_CHARS, Head, Session
 from virtqual.site import host_records
 from virtqual.verdict import Interval, Outcome, Verdict, texts
+from virtqual.verdict.labels import NATIVE_AND_VIRTUAL
 from virtqual.verdict.notation import format_value
 from virtqual.verdict.outliers import Outlier
 from virtqual.verdict.slow_runs import SlowRuns
@@ -147,7 +148,8 @@ class Terminal:
         if not verdicts:
             return
         self.console.print(table_of(verdicts))
-        note = "Percent of the native value; minus is faster."
+        labels = verdicts[0].labels
+        note = f"Percent of the {labels.reference} value; minus is faster."
         if any(verdict.outcome is Outcome.WITHIN for verdict in verdicts):
             note += " WITHIN is below budget + margin."
         if any(verdict.points for verdict in verdicts):
@@ -165,7 +167,7 @@ class Terminal:
             self.console.print(Text(f"OVER slow runs: {slow_runs.text}", style=_STYLE["OVER"]))
         if slow_runs and slow_runs.more_runs:
             self.console.print(Text(f"UNDECIDED lost runs: {slow_runs.lost_text}", style=_STYLE["UNDECIDED"]))
-        for line in texts.describe_lost(slow_runs.lost) if slow_runs else ():
+        for line in texts.describe_lost(slow_runs.lost, labels) if slow_runs else ():
             self.console.print(Text(printable(line, MAX_VALUE_CHARS), style="yellow"))
         for waiver in waivers:
             self.console.print(f"waiver: {waiver}")
@@ -252,7 +254,7 @@ def table_of(verdicts: Sequence[Verdict]) -> Table:
     only_change = not has_overheads and any(verdict.judged is not None for verdict in verdicts)
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("metric", overflow="fold")
-    for title in ("native", "virtual"):
+    for title in verdicts[0].labels if verdicts else NATIVE_AND_VIRTUAL:
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("unit", no_wrap=True)
     table.add_column("change, slower by" if only_change else "slower by", justify="right", no_wrap=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, Labels
+
 
 def is_reversed(turn: int) -> bool:
     """Return whether the pair of a turn begins with its virtual run in the standard order.
@@ -65,7 +67,7 @@ def balance_order(first: int, count: int, done: str, least: int) -> str:
     return "".join(letters)
 
 
-def describe_order(first: int, order: str) -> str:
+def describe_order(first: int, order: str, labels: Labels = NATIVE_AND_VIRTUAL) -> str:
     """Return pairs from number `first` on, and the side that runs first in each.
 
     Examples
@@ -80,7 +82,7 @@ def describe_order(first: int, order: str) -> str:
         pairs = f"pairs {first} {'and' if last == first + 1 else 'to'} {last}"
     *others, number = [str(first + index) for index, letter in enumerate(order) if letter == "V"] or [""]
     if not number:
-        return f"{pairs}, native first"
+        return f"{pairs}, {labels.reference} first"
     if len(others) == last - first:
-        return f"{pairs}, virtual first"
-    return f"{pairs}, virtual first in {', '.join(others)}{' and ' * bool(others)}{number}"
+        return f"{pairs}, {labels.candidate} first"
+    return f"{pairs}, {labels.candidate} first in {', '.join(others)}{' and ' * bool(others)}{number}"

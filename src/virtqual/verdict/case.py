@@ -15,6 +15,7 @@ from virtqual.verdict.noise import Prior, sigma_of
 from virtqual.verdict.overhead import Runs
 from virtqual.verdict.pairs import Series
 from virtqual.verdict.places import Places, places_of
+from virtqual.verdict.rule import FLOOR
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +37,14 @@ class Case:
     earlier_bound: float = math.inf
     #: n if this is the n-th session of the build in a row that tries to pass it.
     attempt: int = field(default=1, kw_only=True)
+
+    @property
+    def floor(self) -> float:
+        """The overhead, in log units, below which the sides are not believed; see `rule.FLOOR`.
+
+        A candidate that is not a virtual machine on the same hardware may be faster by any amount.
+        """
+        return FLOOR if self.series.labels.are_native_and_virtual else -math.inf
 
     @property
     def gate(self) -> Gate:

@@ -151,6 +151,7 @@ def _make_batch(questions: Sequence[_Question]) -> Batch:
         max_margin=max_margin,
         bias=append_mean(np.array([case.clock_bias for case in cases])),
         attempt=np.array([case.attempt for case in cases]),
+        floor=np.array([case.floor for case in cases]),
     )
 
 
@@ -182,6 +183,7 @@ def _build_verdict(
         unit=metric.unit,
         better=metric.better,
         budget=texts.budget_text(case.budget, metric),
+        labels=series.labels,
         next_pairs=decision.next_pairs,
         next_order=next_order,
         reasons=(*decision.reasons, *texts.next_pairs(series, next_order), *texts.left_out(series)),

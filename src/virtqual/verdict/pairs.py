@@ -19,6 +19,7 @@ from virtqual.verdict.alternation import balance_order
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.clock import CoarseClock, find_coarse_clock, find_steps
 from virtqual.verdict.estimate import Floats, median
+from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, Labels
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.notation import sign_of
 
@@ -145,6 +146,8 @@ class Series:
     #: neither as attempted nor as refused.
     cut_off: frozenset[int] = frozenset()
     set_aside: frozenset[int] = frozenset()
+    #: The words for the sides in messages.
+    labels: Labels = NATIVE_AND_VIRTUAL
 
     @property
     def id(self) -> str:
@@ -248,7 +251,8 @@ class Series:
         for side, other in (SIDES, SIDES[::-1]):
             if len(self.valid) >= MIN_FIRST_RUNS and first.count(side) < len(first) // MIN_FIRST_RUNS:
                 share = f"{first.count(other)} of {len(first)} pairs"
-                return f"not alternated: {other} ran first in {share}, which favours one side"
+                name = self.labels.of(other)
+                return f"not alternated: {name} ran first in {share}, which favours one side"
         return ""
 
     def can_alternate(self, pairs: int) -> bool:
@@ -311,7 +315,13 @@ def split_turn(turn: Sequence[Pair], native: Set[str], virtual: Set[str]) -> tup
     return groups[True, True] + chosen, other_pairs
 
 
-def pair_up(metric: Metric, setting: str, points: Sequence[float], samples: Iterable[Sample]) -> Series:
+def pair_up(
+    metric: Metric,
+    setting: str,
+    points: Sequence[float],
+    samples: Iterable[Sample],
+    labels: Labels = NATIVE_AND_VIRTUAL,
+) -> Series:
     """Return a series of the samples of one metric in one setting, with each pair number that a sample has.
 
     Raises
@@ -329,36 +339,39 @@ def pair_up(metric: Metric, setting: str, points: Sequence[float], samples: Iter
     for sample in samples:
         if sample.points not in ((), points):
             raise PairingError(
-                f"{name}: {sample.side} sample of pair {sample.number}: its points {sample.points} are not "
-                f"the series' {points}."
+                f"{name}: {labels.of(sample.side)} sample of pair {sample.number}: its points "
+                f"{sample.points} are not the series' {points}."
             )
         if (sample.number, sample.side) in runs:
-            raise PairingError(f"{name}: pair {sample.number} has more than one {sample.side} sample.")
+            raise PairingError(
+                f"{name}: pair {sample.number} has more than one {labels.of(sample.side)} sample."
+            )
         runs[sample.number, sample.side] = sample
     numbers = sorted({number for number, _ in runs})
     pairs = [Pair(number, runs.get((number, "native")), runs.get((number, "virtual"))) for number in numbers]
-    disturbances = _find_disturbances(pairs)
+    disturbances = _find_disturbances(pairs, labels)
     for index, pair in enumerate(pairs):
-        if invalid := (*_list_faults(pair), *disturbances.get(pair.number, ())):
+        if invalid := (*_list_faults(pair, labels), *disturbances.get(pair.number, ())):
             pairs[index] = replace(pair, invalid=invalid)
-    return Series(metric, setting, points, tuple(pairs))
+    return Series(metric, setting, points, tuple(pairs), labels=labels)
 
 
-def _list_faults(pair: Pair) -> list[str]:
+def _list_faults(pair: Pair, labels: Labels) -> list[str]:
     """Return the reasons in the pair itself for which it does not count."""
     reasons: list[str] = []
     for side in SIDES:
         sample: Sample | None = getattr(pair, side)
+        run = f"{labels.of(side)} run"
         if sample is None:
-            reasons.append(f"no {side} run")
+            reasons.append(f"no {run}")
             continue
-        reasons += [f"{side} run refused: {reason}" for reason in sample.invalid]
+        reasons += [f"{run} refused: {reason}" for reason in sample.invalid]
         if sample.end < sample.start:
             seconds = sample.start - sample.end
-            reasons.append(f"{side} run ended {seconds:.3g} s before it started: a clock was set back")
+            reasons.append(f"{run} ended {seconds:.3g} s before it started: a clock was set back")
         bad = [value for value in sample.values if not (math.isfinite(value) and value > 0)]
         if bad:
-            reasons.append(f"{side} run reported {bad[0]:g}, which is no positive number")
+            reasons.append(f"{run} reported {bad[0]:g}, which is not a positive number")
     if pair.native is not None and pair.virtual is not None:
         early, late = sorted((pair.native, pair.virtual), key=lambda sample: sample.start)
         if (gap := late.start - early.end) > MAX_GAP_S:
@@ -366,7 +379,7 @@ def _list_faults(pair: Pair) -> list[str]:
     return reasons
 
 
-def _find_disturbances(pairs: Iterable[Pair]) -> dict[int, dict[str, None]]:
+def _find_disturbances(pairs: Iterable[Pair], labels: Labels) -> dict[int, dict[str, None]]:
     """Return by pair number the reasons for which pairs do not count: other runs overlap or part theirs."""
     runs = [sample for pair in pairs for sample in pair.samples if not sample.untimed]
     times = attrgetter("start", "end")
@@ -381,7 +394,8 @@ def _find_disturbances(pairs: Iterable[Pair]) -> dict[int, dict[str, None]]:
         for before, run in pairwise([latest, *later]):
             if run.start < latest.end:
                 for a, b in ((latest, run), (run, latest)):
-                    reasons[a.number][f"its {a.side} run overlaps the {b.side} run of pair {b.number}"] = None
+                    own, other = labels.of(a.side), labels.of(b.side)
+                    reasons[a.number][f"its {own} run overlaps the {other} run of pair {b.number}"] = None
             for a, b in ((before, run), (run, before)):
                 if a.number != b.number and times(first[a.number]) < times(b) < times(last[a.number]):
                     reasons[a.number][f"a run of pair {b.number} lies between its two runs"] = None

@@ -133,6 +133,8 @@ class Batch:
         Number of the session of each series: a session has one error rate.
     attempt
         n if this is the n-th session in a row that tries to pass each series: one more than those before.
+    floor
+        Overhead below which each series is too good to be true, log units; minus infinity if none is.
 
     Attributes
     ----------
@@ -157,6 +159,7 @@ class Batch:
     max_margin: ArrayLike = 0.0
     bias: ArrayLike = 0.0
     attempt: Ints | int = 1
+    floor: Floats | float = FLOOR
     ruling: Ints = field(init=False)
 
     def __post_init__(self) -> None:
@@ -166,6 +169,7 @@ class Batch:
         full = (*series, columns)
         self.limit, self.margin = np.broadcast_to(self.limit, full), np.broadcast_to(self.margin, full)
         self.session = np.broadcast_to(self.session, self.shape)
+        self._floor = np.broadcast_to(np.asarray(self.floor)[..., None], (*series, 1))
         self.beta = np.broadcast_to(BETA / np.asarray(self.attempt)[..., None] ** 2, (*series, 1))
         if self.earlier is not None:
             self._widen_margin(len(self.earlier.places.native))
@@ -247,10 +251,10 @@ class Batch:
             is_above = np.any(estimate.tail(estimate.mean - limit) < level, axis=-1)
             within = is_below & ~is_above
             # The mean of a curve decides: at one size the guest may be faster by another protocol.
-            too_good = (estimate.tail(FLOOR - estimate.mean) < level)[..., -1] & (self.earlier is None)
+            is_faster = (estimate.tail(self._floor[rows] - estimate.mean) < level)[..., -1]
             is_unbound = np.any(np.isinf(estimate.bias), axis=-1)
             conditions = {
-                Ruling.TOO_GOOD: too_good,
+                Ruling.TOO_GOOD: is_faster & (self.earlier is None),
                 Ruling.WITHIN: within & may_acquit,
                 # Two pairs may be the first half of an exchange of roles.
                 Ruling.HOSTS: is_unbound & (is_last or pairs > LOOKS[0]),

@@ -11,6 +11,7 @@ from functools import cached_property
 from virtqual.verdict.budget import HypervisorClass
 from virtqual.verdict.case import Case
 from virtqual.verdict.judge import judge_all
+from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, Labels
 from virtqual.verdict.outcome import Outcome, first_of
 from virtqual.verdict.outliers import Outlier, host_factors, set_aside_hosts
 from virtqual.verdict.rule import ALPHA, LOOKS, MIN_BOOTS, MIN_PAIRS_TO_QUALIFY
@@ -83,11 +84,16 @@ class SessionVerdict:
             return False, self.outcome.value.lower()
         reason = self.without_hosts or self.confounded
         if not reason and any(verdict.boots == 1 for verdict in self.verdicts):
-            reason = "one boot of the virtual machines: another one may differ"
+            reason = f"one boot of the {self.labels.machines}: another one may differ"
         passed = (verdict for verdict in self.verdicts if verdict.outcome is Outcome.WITHIN)
         if not reason and any(verdict.pairs < MIN_PAIRS_TO_QUALIFY for verdict in passed):
             reason = f"fewer than {MIN_PAIRS_TO_QUALIFY} pairs can lack rare slow runs"
         return not reason, reason
+
+    @property
+    def labels(self) -> Labels:
+        """The words for the two sides."""
+        return next((verdict.labels for verdict in self.verdicts), NATIVE_AND_VIRTUAL)
 
     @property
     def without_hosts(self) -> str:
@@ -95,7 +101,9 @@ class SessionVerdict:
         if not self.outliers:
             return ""
         hosts = "; ".join(f"host {outlier}" for outlier in self.outliers)
-        return f"set aside: {hosts}; native runs there tell a slow host from a slow guest"
+        labels = self.labels
+        runs = f"{labels.reference} runs there tell a slow host from a slow {labels.guest}"
+        return f"set aside: {hosts}; {runs}"
 
     @property
     def confounded(self) -> str:
@@ -104,9 +112,9 @@ class SessionVerdict:
         for verdict in confounded:
             if verdict.native_hosts:
                 native, virtual = ", ".join(verdict.native_hosts), ", ".join(verdict.virtual_hosts)
-                hosts = f"native {native}, virtual {virtual}"
+                hosts = f"{self.labels.reference} {native}, {self.labels.candidate} {virtual}"
                 return f"hosts confounded: {hosts}, and no survey bounds the difference"
-        return "nobody says which hosts carry the virtual machines" if confounded else ""
+        return f"nobody says which hosts carry the {self.labels.machines}" if confounded else ""
 
 
 def judge_sessions(
@@ -168,10 +176,14 @@ def judge_sessions(
             verdict.hosts = host_factors(case.runs, {outlier.host for outlier in outliers})
             _apply_waivers(case, verdict, relevant, today)
         slow, needs = _count_slow_runs(cases, verdicts, lost, slow_before, looks)
-        slow = slow.judge(slow_before, 0.0 if needs else SLOW_ALPHA / share, min_boots)
+        slow = slow.judge(slow_before, 0.0 if needs else SLOW_ALPHA / share, min_boots, _find_labels(cases))
         named, accepted = tuple(outliers), tuple(relevant)
         answers.append(SessionVerdict(tuple(verdicts), needs, slow, hypervisor_class, accepted, today, named))
     return answers
+
+
+def _find_labels(cases: Sequence[Case]) -> Labels:
+    return next((case.series.labels for case in cases), NATIVE_AND_VIRTUAL)
 
 
 def _count_slow_runs(

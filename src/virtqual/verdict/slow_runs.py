@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from virtqual.files.wording import pluralize
 from virtqual.verdict.case import Case
 from virtqual.verdict.estimate import Floats, Ints, append_mean
+from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, Labels
 from virtqual.verdict.notation import MAX_LOG
 from virtqual.verdict.pairs import SIDES, Machines, Pair, Sample, Series, Side
 
@@ -169,21 +170,23 @@ class SlowRuns(BaseModel, extra="forbid", frozen=True):
         """How many more virtual runs without a loss it takes; see `count_runs_to_clear`."""
         return max(count_runs_to_clear(self.virtual_lost - self.native_lost) - self.virtual_runs, 0)
 
-    def judge(self, before: SlowRuns, alpha: float, min_boots: int) -> SlowRuns:
+    def judge(
+        self, before: SlowRuns, alpha: float, min_boots: int, labels: Labels = NATIVE_AND_VIRTUAL
+    ) -> SlowRuns:
         """Return these slow and lost runs, tested at the error rate `alpha` together with earlier ones."""
         together = self + before
         note = ", with earlier sessions of this build" if before.virtual_runs else ""
         own = self.virtual + self.virtual_lost
         # Earlier sessions count only together with an event of this one: they were judged in their time.
         if own > 0 and alpha > 0 and together.p <= alpha and together.boots >= min_boots:
-            return self.model_copy(update={"found": True, "text": f"{together._describe_test()}{note}"})
+            return self.model_copy(update={"found": True, "text": f"{together._describe_test(labels)}{note}"})
         if more := together.runs_to_clear:
             return self.model_copy(
-                update={"more_runs": more, "lost_text": f"{together._describe_losses(more)}{note}"}
+                update={"more_runs": more, "lost_text": f"{together._describe_losses(more, labels)}{note}"}
             )
         return self
 
-    def _describe_test(self) -> str:
+    def _describe_test(self, labels: Labels) -> str:
         parts = {}
         for side, slow, lost, factor in (
             ("virtual", self.virtual, self.virtual_lost, f" ({self.factor:.1f}x)" if self.factor else ""),
@@ -195,17 +198,17 @@ class SlowRuns(BaseModel, extra="forbid", frozen=True):
             times += [f"lost {lost} times"] if self.virtual_lost or self.native_lost else []
             parts[side] = " and ".join(times)
         return (
-            f"virtual runs were {parts['virtual']} in {self.virtual_runs} runs, "
-            f"native runs {parts['native'].removeprefix('slow ')} in {self.native_runs}"
+            f"{labels.candidate} runs were {parts['virtual']} in {self.virtual_runs} runs, "
+            f"{labels.reference} runs {parts['native'].removeprefix('slow ')} in {self.native_runs}"
         )
 
-    def _describe_losses(self, more: int) -> str:
-        native = f"{self.native_lost} native ones" if self.native_lost else "no native one"
+    def _describe_losses(self, more: int, labels: Labels) -> str:
+        reference = f"{self.native_lost or 'no'} {labels.reference} {'ones' if self.native_lost else 'one'}"
         verb = "was" if self.virtual_lost == 1 else "were"
-        runs = pluralize(self.virtual_runs, "virtual run")
+        runs = pluralize(self.virtual_runs, f"{labels.candidate} run")
         return (
-            f"{self.virtual_lost} of {runs} {verb} lost, and {native}: a build that loses one run in twenty "
-            f"looks the same; {more} more virtual runs without a loss decide"
+            f"{self.virtual_lost} of {runs} {verb} lost, and {reference}: a {labels.build} that loses one "
+            f"run in twenty looks the same; {more} more {labels.candidate} runs without a loss decide"
         )
 
 

@@ -14,6 +14,7 @@ from virtqual.verdict.alternation import describe_order
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.case import Case
 from virtqual.verdict.estimate import Floats
+from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, Labels
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.notation import describe_slowdown, format_percent, format_value, sign_of
 from virtqual.verdict.outcome import Outcome
@@ -25,8 +26,9 @@ from virtqual.verdict.verdict import Interval, Verdict
 #: A line names so many lost runs.
 MAX_LOST_SHOWN = 3
 
+_FLOOR_TEXT = f"{-math.expm1(FLOOR):.0%}"
 TOO_GOOD = (
-    f"faster than native by more than {-math.expm1(FLOOR):.0%}, which is too good to be true: look for a "
+    f"faster than native by more than {_FLOOR_TEXT}, which is too good to be true: look for a "
     "guest clock that runs slow, a wrong unit, or a native side that something slows down"
 )
 
@@ -48,12 +50,15 @@ def message(verdict: Verdict, metric: Metric, margin_note: str = "") -> str:
             slowdown = describe_slowdown(worst.judged.log, metric.better)
             estimate += f" over {len(verdict.points)} sizes, worst {slowdown} at {size}"
     is_baseline = verdict.outcome is Outcome.BASELINE
-    subject = "baseline recorded, virtual is" if is_baseline else "virtual is"
+    labels = verdict.labels
+    subject = f"{'baseline recorded, ' * is_baseline}{labels.candidate} is"
     if verdict.change is not None:
         subject = "change of the overhead since the earlier session:"
     allowed = "change allowed" if verdict.gate == "change" else "budget"
     budget = "" if is_baseline else f"{allowed} {verdict.budget}{margin_note}; "
-    values = f"native {format_value(native)}, virtual {format_value(virtual)} {metric.unit}"
+    values = (
+        f"{labels.reference} {format_value(native)}, {labels.candidate} {format_value(virtual)} {metric.unit}"
+    )
     pairs = pluralize(verdict.pairs, "pair") + " of one boot" * (verdict.boots == 1)
     text = f"{head}: {subject}{estimate}; {values}; {budget}{pairs}"
     return text + ("\n" + "; ".join(verdict.reasons) if verdict.reasons else "")
@@ -94,7 +99,7 @@ def _share_of_native(case: Case, distance: Floats) -> Floats:
     return share
 
 
-def describe_lost(lost: Sequence[LostRun]) -> list[str]:
+def describe_lost(lost: Sequence[LostRun], labels: Labels = NATIVE_AND_VIRTUAL) -> list[str]:
     """Return how many runs of each side were lost, and lines that say which, when and why.
 
     Runs that were lost for the same reason, but for its numbers, share a line.
@@ -102,7 +107,7 @@ def describe_lost(lost: Sequence[LostRun]) -> list[str]:
     if not lost:
         return []
     counted = [run.side for run in lost if run.counts]
-    sides = (f"{pluralize(counted.count(side), f'{side} run')}" for side in SIDES[::-1])
+    sides = (f"{pluralize(counted.count(side), f'{labels.of(side)} run')}" for side in SIDES[::-1])
     others = len(lost) - len(counted)
     lines = [f"Lost runs: {', '.join(sides)}{f'; {others} that do not count' if others else ''}"]
     groups: dict[Hashable, list[LostRun]] = {}
@@ -110,17 +115,17 @@ def describe_lost(lost: Sequence[LostRun]) -> list[str]:
         groups.setdefault((run.side, run.counts, mask_numbers(run.reason)), []).append(run)
     for runs in groups.values():
         verdict = "" if runs[0].counts else " (does not count)"
-        names = list_names([_name_lost(run) for run in runs], MAX_LOST_SHOWN)
+        names = list_names([_name_lost(run, labels) for run in runs], MAX_LOST_SHOWN)
         lines.append(f"{names}: {runs[0].reason}{verdict}")
     return lines
 
 
-def _name_lost(run: LostRun) -> str:
+def _name_lost(run: LostRun, labels: Labels) -> str:
     """Return such as ``virtual run of pair 3 of lammps (14:02 UTC)``."""
     place = f" of pair {run.pair}" if run.pair is not None else ", before the first pair" if run.of else ""
     time = "" if run.start is None else f" ({datetime.fromtimestamp(run.start, UTC):%Y-%m-%d %H:%M} UTC)"
     what = f"run{place} of {run.of}" if run.of else f"node {run.node}"
-    return f"{run.side} {what}{time}"
+    return f"{labels.of(run.side)} {what}{time}"
 
 
 def too_few(pairs: int, needed: int) -> str:
@@ -130,7 +135,7 @@ def too_few(pairs: int, needed: int) -> str:
 
 def next_pairs(series: Series, order: str) -> tuple[str, ...]:
     """Return which pairs come next, and the side that runs first in each; nothing without an order."""
-    return (f"next: {describe_order(series.next_number, order)}",) if order else ()
+    return (f"next: {describe_order(series.next_number, order, series.labels)}",) if order else ()
 
 
 def left_out(series: Series) -> tuple[str, ...]:
@@ -159,7 +164,9 @@ def left_out(series: Series) -> tuple[str, ...]:
     if complete and not series.valid:
         costs = replace(series, pairs=tuple(complete)).differences.mean(axis=1)
         slowdown = describe_slowdown(float(np.median(costs)), series.metric.better)
-        texts.append(f"virtual is {slowdown} in the pairs left out, and the cause is unknown")
+        texts.append(
+            f"{series.labels.candidate} is {slowdown} in the pairs left out, and the cause is unknown"
+        )
     return tuple(texts)
 
 
@@ -168,7 +175,7 @@ def reasons_of(case: Case, answer: RuleAnswer) -> tuple[str, ...]:
     if answer.ruling is Ruling.OVER:
         return ()
     if answer.ruling is Ruling.WITHIN:
-        return limit_note(case.series)
+        return (*limit_note(case.series), *_faster_note(case, answer))
     if answer.ruling is Ruling.OPEN:
         if answer.next_pairs:
             return (f"the next decision needs {answer.next_pairs} pairs", *_list_boot_advice(case))
@@ -177,7 +184,8 @@ def reasons_of(case: Case, answer: RuleAnswer) -> tuple[str, ...]:
         return (too_few(len(case.series.chosen), answer.next_pairs or 0),)
     if answer.ruling is Ruling.BOOTS:
         return (
-            f"over budget in fewer than {MIN_BOOTS} boots of virtual machines, which may be theirs alone",
+            f"over budget in fewer than {MIN_BOOTS} boots of {case.series.labels.machines}, which may be "
+            "theirs alone",
         )
     if answer.ruling is Ruling.NOISE:
         return (_noise_text(case, answer), *_list_boot_advice(case))
@@ -190,10 +198,18 @@ def _list_boot_advice(case: Case) -> tuple[str, ...]:
     if case.between <= case.prior.between or boots >= MIN_BOOTS:
         return ()
     return (
-        f"the hosts of the virtual machines are unknown, so another boot may differ by {case.between:.1%}: "
-        "name the hosts (extras.nodes_of_hosts; `host` in a file of pairs), create the VMs anew "
-        "(extras.recreate_vms), or record the noise (virtqual propose)",
+        f"the hosts of the {case.series.labels.machines} are unknown, so another boot may differ by "
+        f"{case.between:.1%}: name the hosts (extras.nodes_of_hosts; `host` in a file of pairs), create the "
+        "VMs again (extras.recreate_vms), or record the noise (virtqual propose)",
     )
+
+
+def _faster_note(case: Case, answer: RuleAnswer) -> tuple[str, ...]:
+    """Return a warning if a candidate is much faster, where that may be true."""
+    if case.floor == FLOOR or answer.bounds[-1, 2] > FLOOR:
+        return ()
+    candidate = case.series.labels.candidate
+    return (f"{candidate} is faster by more than {_FLOOR_TEXT}: make sure that both did the same work",)
 
 
 def limit_note(series: Series) -> tuple[str, ...]:
@@ -206,7 +222,8 @@ def limit_note(series: Series) -> tuple[str, ...]:
     value = "the same values" if series.points else f"{format_value(native[0])} {series.metric.unit}"
     share = f"all {count}" if count == len(pairs) else f"{count} of {len(pairs)}"
     limit = "a limit (a rate cap, or the step of a clock) holds both sides"
-    shown = f"native and virtual both show {value} in {share} pairs"
+    labels = series.labels
+    shown = f"{labels.reference} and {labels.candidate} both show {value} in {share} pairs"
     return (f"{shown}: {limit}; this measures the limit, not the hypervisor",)
 
 
@@ -239,8 +256,10 @@ def _hosts_text(case: Case) -> str:
     if not math.isinf(places.bias) and case.earlier is not None:
         places, session = case.earlier.places, "in the earlier session "
     native, virtual = (", ".join(names) for names in places.roles)
+    labels = case.series.labels
+    candidate = "virtual machines" if labels.are_native_and_virtual else labels.candidate
     return (
-        f"{session}native ran on {native} and virtual machines on {virtual}: a slow host looks like a slow "
-        "guest, and no number of pairs tells them apart; exchange the hosts' roles, or survey them "
-        "(virtqual propose --hosts)"
+        f"{session}{labels.reference} ran on {native} and {candidate} on {virtual}: a slow host looks like a "
+        f"slow {labels.guest}, and no number of pairs tells them apart; exchange the hosts' roles, or survey "
+        "them (virtqual propose --hosts)"
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from virtqual.verdict.budget import Gate
+from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, Labels
 from virtqual.verdict.notation import (
     Bounds,
     Direction,
@@ -129,6 +131,8 @@ class Verdict(_Stored, frozen=False):
     #: A difference of hosts may look like this overhead.
     confounded: bool = False
     message: str = ""
+    #: The words for the two sides; records do not have them.
+    labels: SkipJsonSchema[Labels] = Field(default=NATIVE_AND_VIRTUAL, exclude=True)
 
     @property
     def series(self) -> str:

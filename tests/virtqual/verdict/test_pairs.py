@@ -63,7 +63,7 @@ def test_a_refused_sample_makes_its_pair_invalid_and_keeps_the_reason(metrics, r
 def test_a_value_that_is_no_positive_number_makes_its_pair_invalid(metrics, runs, value):
     runs[5] = replace(runs[5], values=(value,))
     (reasons,) = faults(metrics, runs).values()
-    assert reasons == (f"virtual run reported {value:g}, which is no positive number",)
+    assert reasons == (f"virtual run reported {value:g}, which is not a positive number",)
 
 
 def test_overlapping_runs_of_a_pair_are_invalid_and_touching_ones_are_not(metrics, runs):
