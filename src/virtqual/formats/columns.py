@@ -1,4 +1,4 @@
-"""CSV that is less than a file of pairs: a column for each side, or a column `side` and a column of values."""
+"""CSV that is less than a file of pairs: a column for each side, or columns `side` and `value`."""
 
 from __future__ import annotations
 
@@ -6,22 +6,32 @@ import csv
 import io
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from virtqual.errors import UsageError
-from virtqual.formats.found import Found, FoundRun, Wanted, guess_better, read_time
+from virtqual.files.times import read_time
+from virtqual.formats.found import Found, FoundRun, Wanted, guess_better
 from virtqual.formats.hyperfine import CSV_HEADER
 from virtqual.verdict.pairs import Side
 
 #: Names of sides that need no option.
 SIDE_NAMES: Mapping[str, Side] = {
-    **dict.fromkeys(("native", "reference", "baseline", "base", "bare", "bare-metal", "baremetal", "before"), "native"),
+    **dict.fromkeys(
+        ("native", "reference", "baseline", "base", "bare", "bare-metal", "baremetal", "before"), "native"
+    ),
     **dict.fromkeys(("virtual", "candidate", "vm", "guest", "virt", "after"), "virtual"),
 }
 #: Columns beside two columns of numbers that say what a row is.
-_PAIR, _ORDER = ("pair", "row", "#", "run", "no", "nr", "index", "iteration", "rep", "repetition"), ("order", "first")
-_KNOWN = ("side", "value", "pair", "start", "end", "time", "metric", "setting", "unit", "better", "size", "node",
-          "host", "boot", "session")  # fmt: skip
+_PAIR, _ORDER = (
+    ("pair", "row", "#", "run", "no", "nr", "index", "iteration", "rep", "repetition"),
+    ("order", "first"),
+)
+_KNOWN = frozenset(
+    (
+        *("side", "value", "pair", "start", "end", "time", "metric", "setting", "unit", "better", "size"),
+        *("node", "host", "boot", "session"),
+    )
+)
 _WHY = "the table does not say when each run began and ended"
 _UNIT = re.compile(r"^(?P<name>.+?)\s*[\[(](?P<unit>[^\])]+)[\])]$")
 
@@ -37,7 +47,9 @@ class Table:
             text = re.sub(r"[ \t]+", " ", re.sub(r"(?m)^[ \t]+|[ \t]+$", "", text))
             self.separator = " "
         try:
-            rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=self.separator, skipinitialspace=True))
+            rows = list(
+                csv.reader(io.StringIO(text, newline=""), delimiter=self.separator, skipinitialspace=True)
+            )
         except csv.Error as error:
             raise UsageError(f"{file}: is not CSV: {error}") from error
         lines = [(line, [cell.strip() for cell in row]) for line, row in enumerate(rows, start=1) if any(row)]
@@ -71,7 +83,8 @@ def read(file: str, text: str, wanted: Wanted) -> Found:
     header = [name.lower() for name in table.header]
     if header[:8] == CSV_HEADER.split(","):
         raise UsageError(
-            f"{file}: is hyperfine's CSV, which has the mean of each command and not its runs: write the runs "
+            f"{file}: is hyperfine's CSV, which has the mean of each command and not its runs: write the "
+            "runs "
             "with hyperfine --export-json FILE"
         )
     if "side" in header and "value" in header:
@@ -84,14 +97,19 @@ def _read_long(table: Table, header: Sequence[str], wanted: Wanted) -> Found:
     for name in header:
         if header.count(name) > 1:
             raise UsageError(f"{table.file}: the column {name!r} appears twice in the header: remove one")
-    runs, sizes = [], {}
+    runs: list[FoundRun] = []
+    sizes: dict[Hashable, FoundRun] = {}
     for line, cells in table.rows:
         if len(cells) != len(header):
             raise UsageError(f"{table.file}:{line}: has {len(cells)} fields, the header {len(header)}")
         row = dict(zip(header, cells, strict=True))
         run = _read_long_row(table, line, row, wanted)
         key = (run.metric, tuple(run.labels.items()), run.number, run.start, run.node)
-        if None not in run.values and (earlier := sizes.get(key)) and earlier.values.keys().isdisjoint(run.values):
+        if (
+            None not in run.values
+            and (earlier := sizes.get(key))
+            and earlier.values.keys().isdisjoint(run.values)
+        ):
             earlier.values |= run.values
         else:
             sizes[key] = run
@@ -164,7 +182,11 @@ def _read_two_columns(table: Table, wanted: Wanted) -> Found:
             raise UsageError(f"{file}:{line}: has {len(cells)} fields, the header {len(names)}")
         for index in values:
             if cells[index]:
-                number = len(runs) if pair is None else int(_read_cell(table, f"{file}:{line}", names[pair], cells[pair]))
+                number = (
+                    len(runs)
+                    if pair is None
+                    else int(_read_cell(table, f"{file}:{line}", names[pair], cells[pair]))
+                )
                 runs.append(_make_cell_run(table, line, names[index], cells[index], wanted))
                 runs[-1].number = number if pair is not None else line
     if order is not None:
@@ -180,7 +202,9 @@ def _make_cell_run(table: Table, line: int, name: str, cell: str, wanted: Wanted
     label, unit = (match["name"], match["unit"]) if match else (name, "")
     value = _read_cell(table, f"{table.file}:{line}", name, cell)
     unit = wanted.unit or unit
-    return FoundRun(line, wanted.metric or "value", unit, {None: value}, {"column": label}, guess_better(unit))
+    return FoundRun(
+        line, wanted.metric or "value", unit, {None: value}, {"column": label}, guess_better(unit)
+    )
 
 
 def _order_pairs(table: Table, runs: Sequence[FoundRun], names: Sequence[str], order: int) -> None:
@@ -191,7 +215,10 @@ def _order_pairs(table: Table, runs: Sequence[FoundRun], names: Sequence[str], o
         said = first.get(run.line, "")
         hits = [name for name in known if said and (name == said or name.startswith(said))]
         if len(hits) != 1:
-            raise UsageError(f"{table.file}:{run.line}: {names[order]}: is {said!r}: write which side ran first, {' or '.join(sorted(known))}")
+            raise UsageError(
+                f"{table.file}:{run.line}: {names[order]}: is {said!r}: write which side ran first, "
+                f"{' or '.join(sorted(known))}"
+            )
         run.start = 2.0 * run.line + (run.labels["column"].lower() != hits[0])
         run.end = run.start + 0.5
 
@@ -200,6 +227,7 @@ def _describe_other(file: str, names: Sequence[str]) -> str:
     shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     return (
         f"{file}: has the columns {shown}: virtqual reads a table with one column for each side (such as "
-        "native,virtual), with a row for each value and the columns side and value, or with those of a file of "
+        "native,virtual), with a row for each value and the columns side and value, or with those of a "
+        "file of "
         "pairs (docs/judge-your-own.md)"
     )

@@ -6,18 +6,39 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from virtqual.errors import UsageError
 from virtqual.verdict.notation import Direction
 from virtqual.verdict.pairs import Side
 
-_MS, _US, _NS = 1e11, 1e14, 1e17
 _TIME_UNITS = frozenset(
-    "s sec secs second seconds ms msec us usec µs ns nsec min minute minutes h hour hours d day days".split()
+    [
+        "s",
+        "sec",
+        "secs",
+        "second",
+        "seconds",
+        "ms",
+        "msec",
+        "us",
+        "usec",
+        "µs",
+        "ns",
+        "nsec",
+        "min",
+        "minute",
+        "minutes",
+        "h",
+        "hour",
+        "hours",
+        "d",
+        "day",
+        "days",
+    ]
 )
 _RATE = re.compile(
-    r"(?i)/ ?(?:s|sec|secs|second|seconds|h|hour|day|d|min)\b|/s|flops?\b|\b[kmgt]?i?bps\b|\bi?ops\b|per (?:s|day)"
+    r"(?i)/ ?(?:s|sec|secs|second|seconds|h|hour|day|d|min)\b|/s|flops?\b|\b[kmgt]?i?bps\b|\bi?ops\b|per "
+    r"(?:s|day)"
     r"|\b[kmgtp]flop|\b(?:mups|gups|teps|lups|fps|rps|qps|tps|ns/day)\b"
 )
 
@@ -88,32 +109,6 @@ class Found:
     are_pairs: bool = False
     notes: tuple[str, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
-
-
-def read_time(value: object) -> float:
-    """Return a time in seconds since 1970 from seconds, milliseconds (us, ns) or an ISO 8601 date.
-
-    A date without a zone is taken for UTC. Raises ValueError for other texts.
-
-    Examples
-    --------
-    >>> read_time("1700000000.5"), read_time(1700000000500), read_time("2023-11-14T22:13:20Z")
-    (1700000000.5, 1700000000.5, 1700000000.0)
-    """
-    if value is None or value == "":
-        return math.nan
-    text = str(value).strip()
-    try:
-        number = float(text)
-    except ValueError:
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    if not math.isfinite(number):
-        return math.nan
-    for limit, factor in ((_NS, 1e9), (_US, 1e6), (_MS, 1e3)):
-        if abs(number) >= limit:
-            return number / factor
-    return number
 
 
 def guess_better(unit: str) -> Direction | None:

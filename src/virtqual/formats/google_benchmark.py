@@ -17,7 +17,7 @@ _UNITS = {
 }
 #: Numbers of an entry that are not measured.
 _NOT_MEASURED = frozenset(
-    "family_index per_family_instance_index repetitions repetition_index threads iterations".split()
+    ["family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations"]
 )
 
 
@@ -26,7 +26,11 @@ def is_google_benchmark(document: Any) -> bool:
     benchmarks = document.get("benchmarks") if isinstance(document, dict) else None
     if not isinstance(benchmarks, list) or not all(isinstance(entry, dict) for entry in benchmarks):
         return False
-    return bool(benchmarks) and "name" in benchmarks[0] and ("real_time" in str(benchmarks) or "context" in document)
+    return (
+        bool(benchmarks)
+        and "name" in benchmarks[0]
+        and ("real_time" in str(benchmarks) or "context" in document)
+    )
 
 
 def read(file: str, document: Any, wanted: Wanted) -> Found:
@@ -43,7 +47,9 @@ def read(file: str, document: Any, wanted: Wanted) -> Found:
         name = str(entry.get("run_name", entry["name"]))
         has_failed = entry.get("error_occurred") or entry.get("skipped")
         if key not in entry and not has_failed:
-            keys = ", ".join(k for k, v in entry.items() if isinstance(v, int | float) and k not in _NOT_MEASURED)
+            keys = ", ".join(
+                k for k, v in entry.items() if isinstance(v, int | float) and k not in _NOT_MEASURED
+            )
             raise UsageError(f"{file}: is {KIND}: {name} has no {key!r} (--metric): it has {keys}")
         value = math.nan if has_failed else float(entry[key])
         unit = wanted.unit or _UNITS.get(key, key) or str(entry.get("time_unit", "ns"))
@@ -53,7 +59,9 @@ def read(file: str, document: Any, wanted: Wanted) -> Found:
             f"{file}: is {KIND} with means alone: they cannot be judged; measure with "
             "--benchmark_repetitions=10 and without --benchmark_report_aggregates_only"
         )
-    note = f"{key} of each repetition is judged" + ("" if wanted.metric else " (--metric chooses another key)")
+    note = f"{key} of each repetition is judged" + (
+        "" if wanted.metric else " (--metric chooses another key)"
+    )
     context = document.get("context") or {}
     facts = {
         "host": str(context.get("host_name", "")),
@@ -71,4 +79,7 @@ def _is_aggregate(entry: dict[str, Any], names: set[str]) -> bool:
         return bool(entry["run_type"] != "iteration")
     # Versions before 1.5 tell them by their names.
     name = str(entry["name"])
-    return any(name.endswith(end) and (name.removesuffix(end) in names or end in ("_BigO", "_RMS")) for end in _AGGREGATES)
+    return any(
+        name.endswith(end) and (name.removesuffix(end) in names or end in ("_BigO", "_RMS"))
+        for end in _AGGREGATES
+    )

@@ -32,7 +32,9 @@ def read(file: str, document: Any) -> Found:
             )
         codes = result.get("exit_codes") or [0] * len(times)
         if len(codes) != len(times):
-            raise UsageError(f"{file}: is {KIND}: {name!r} has {len(times)} times and {len(codes)} exit codes")
+            raise UsageError(
+                f"{file}: is {KIND}: {name!r} has {len(times)} times and {len(codes)} exit codes"
+            )
         parameters = result.get("parameters") or {}
         if "parameter" in result:
             parameters = {**parameters, "parameter": result["parameter"]}

@@ -1,4 +1,4 @@
-"""Outputs of programs: a file, or a directory with a file for each run, by the readers of `programs.readers`."""
+"""Outputs of programs: a file, or a directory with a file for each run (`programs.readers`)."""
 
 from __future__ import annotations
 
@@ -34,20 +34,24 @@ def read_output(file: str, text: str, reader: str) -> Found:
     except OutputError as error:
         raise UsageError(f"{file}: {error}") from error
     found = [run for readings in runs for run in map(_make_run, readings)]
-    return Found(f"output of {READERS[reader].program}", found, (), "outputs do not say when they were written")
+    return Found(
+        f"output of {READERS[reader].program}", found, (), "outputs do not say when they were written"
+    )
 
 
 def _make_run(reading: Reading) -> FoundRun:
     labels = {"setting": reading.setting} if reading.setting else {}
     values = dict(reading.values)
-    return FoundRun(1, reading.metric, reading.unit, values, labels, reading.better, axis_unit=reading.axis_unit)
+    return FoundRun(
+        1, reading.metric, reading.unit, values, labels, reading.better, axis_unit=reading.axis_unit
+    )
 
 
 def read_directory(directory: Path, reader: str = "") -> Found:
     """Return the runs of all outputs below a directory, each file at least one run.
 
-    A file that the reader refuses is a lost run of every metric that the other files have. Files of other kinds
-    are left out, and named in the notes.
+    A file that the reader refuses is a lost run of every metric that the other files have. Files of other
+    kinds are left out, and named in the notes.
     """
     runs: list[FoundRun] = []
     unknown: list[str] = []
@@ -80,7 +84,9 @@ def read_directory(directory: Path, reader: str = "") -> Found:
 def _list_files(directory: Path) -> Iterator[Path]:
     files = sorted(path for path in directory.rglob("*") if path.is_file() and not path.name.startswith("."))
     if len(files) > MAX_FILES:
-        raise UsageError(f"{directory}: has {len(files)} files, more than {MAX_FILES}: name the directory of one side")
+        raise UsageError(
+            f"{directory}: has {len(files)} files, more than {MAX_FILES}: name the directory of one side"
+        )
     return iter(files)
 
 

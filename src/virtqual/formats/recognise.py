@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from virtqual.errors import UsageError
-from virtqual.files.records import read_record_text
 from virtqual.formats import columns, google_benchmark, hyperfine, outputs, reframe
 from virtqual.formats.found import Found, Wanted
 from virtqual.programs import readers
-from virtqual.session.measured import SampleRow
+from virtqual.session.measured import SampleRow, read_text
 
 #: Columns without which a CSV file is not one of pairs.
 REQUIRED = frozenset(name for name, column in SampleRow.model_fields.items() if column.is_required())
@@ -36,31 +35,19 @@ def read_path(path: Path, wanted: Wanted, reader: str = "") -> Found:
     found = read_text_of(str(path), text, wanted, reader)
     if found is None:
         raise UsageError(
-            f"{path}: is a file of pairs, which has both sides: give it alone, without --reference and --candidate"
+            f"{path}: is a file of pairs, which has both sides: give it alone, without --reference and "
+            "--candidate"
         )
     return found
 
 
-def read_text(path: Path) -> str:
-    """Return the text of a file; raises UsageError if it is not one, or is empty."""
-    if path.is_dir():
-        raise UsageError(
-            f"{path}: no table of pairs (a directory): give two directories of outputs, --reference DIR --candidate DIR"
-        )
-    text = read_record_text(path, "table of pairs", pipes=True).removeprefix("\ufeff")
-    if "\0" in text:
-        raise UsageError(f"{path}: no table of pairs (a binary file: byte 0 is in it)")
-    if not text.strip():
-        raise UsageError(
-            f"{path}: is empty: write a column for each side, such as native,virtual, and a row for each run"
-        )
-    return text
-
-
 def read_text_of(file: str, text: str, wanted: Wanted, reader: str = "") -> Found | None:
-    """Return the runs of a text of any format; None if it is a file of pairs, which `session.measured` reads."""
+    """Return the runs of a text of any format; None if it is a file of pairs (`session.measured`)."""
     if reader:
         return outputs.read_output(file, text, reader)
+    header = {name.strip().strip('"').lower() for name in text.lstrip()[:10_000].splitlines()[0].split(",")}
+    if header >= REQUIRED:
+        return None
     if text.lstrip()[0] in "{[" and len(text) <= _MAX_WHOLE:
         return _read_json(file, text, wanted)
     if _HTML.match(text):
@@ -71,8 +58,7 @@ def read_text_of(file: str, text: str, wanted: Wanted, reader: str = "") -> Foun
         return reframe.read_perflog(file, text)
     if name := readers.recognise(text):
         return outputs.read_output(file, text, name)
-    header = {name.strip().strip('"').lower() for name in text.lstrip().splitlines()[0].split(",")}
-    if header >= REQUIRED or not header.isdisjoint({"side", "session"}) and not {"side", "value"} <= header:
+    if {"side", "session"} & header and not {"side", "value"} <= header:
         return None
     return columns.read(file, text, wanted)
 
@@ -95,12 +81,20 @@ def _read_json(file: str, text: str, wanted: Wanted) -> Found | None:
             try:
                 return read(file, document, wanted)
             except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-                raise UsageError(f"{file}: its JSON is not complete ({type(error).__name__}: {error})") from error
+                raise UsageError(
+                    f"{file}: its JSON is not complete ({type(error).__name__}: {error})"
+                ) from error
     if (found := _read_json_output(file, text)) is not None:
         return found
     if isinstance(document, dict) and {"side", "value"} & set(document):
         return None
-    keys = ", ".join(list(document)[:6]) if isinstance(document, dict) else f"a list of {len(document)}" if isinstance(document, list) else "one value"
+    keys = (
+        ", ".join(list(document)[:6])
+        if isinstance(document, dict)
+        else f"a list of {len(document)}"
+        if isinstance(document, list)
+        else "one value"
+    )
     raise UsageError(
         f"{file}: is JSON ({keys or 'empty'}) of a program that virtqual does not know: it reads hyperfine "
         "--export-json, Google Benchmark, ReFrame's reports, fio and IOR, and lines with the keys of "

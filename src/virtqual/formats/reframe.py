@@ -9,7 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 from virtqual.errors import UsageError
-from virtqual.formats.found import Found, FoundRun, guess_better, read_time
+from virtqual.files.times import read_time
+from virtqual.formats.found import Found, FoundRun, guess_better
 
 REPORT, PERFLOG = "a ReFrame run report", "a ReFrame performance log"
 _SIDES = ("partition", "environ", "system", "nodelist")
@@ -69,7 +70,15 @@ def _read_case(case: dict[str, Any]) -> Iterator[FoundRun]:
     number = int(case.get("line", 0) or 0)
     for name, value, unit in _list_values(case):
         yield FoundRun(
-            number, name, unit, {None: value}, dict(labels), guess_better(unit), start=start, end=end, node=nodelist
+            number,
+            name,
+            unit,
+            {None: value},
+            dict(labels),
+            guess_better(unit),
+            start=start,
+            end=end,
+            node=nodelist,
         )
 
 
@@ -79,7 +88,11 @@ def _list_values(case: dict[str, Any]) -> Iterator[tuple[str, float, str]]:
         yield str(entry["name"]), _number(entry.get("value")), str(entry.get("unit") or "")
     if not case.get("perfvars"):
         for key, values in (case.get("perfvalues") or {}).items():
-            yield str(key).rpartition(":")[2], _number(values[0]), str((values[4] if len(values) > 4 else "") or "")
+            yield (
+                str(key).rpartition(":")[2],
+                _number(values[0]),
+                str((values[4] if len(values) > 4 else "") or ""),
+            )
 
 
 def _read_times(case: dict[str, Any]) -> tuple[float, float]:
@@ -111,7 +124,7 @@ def read_perflog(file: str, text: str) -> Found:
         cells = [cell.strip() for cell in row.strip().split("|")]
         if any(name.endswith("_value") for name in cells):
             names = cells
-        elif names and not _OLD.search(row):
+        elif names and "|ref=" not in row:
             runs += _read_row(line, _align(f"{file}:{line}", names, cells))
         else:
             runs += _read_old_row(line, cells)
@@ -127,7 +140,9 @@ def _align(place: str, names: list[str], cells: list[str]) -> dict[str, str]:
     then counted from the end.
     """
     if len(cells) < len(names):
-        raise UsageError(f"{place}: is a row of {len(cells)} fields in {PERFLOG} with {len(names)}: was it cut off?")
+        raise UsageError(
+            f"{place}: is a row of {len(cells)} fields in {PERFLOG} with {len(names)}: was it cut off?"
+        )
     if len(cells) == len(names):
         return dict(zip(names, cells, strict=True))
     first = next(index for index, name in enumerate(names) if name.endswith("_value"))
@@ -142,7 +157,10 @@ def _read_row(line: int, row: dict[str, str]) -> Iterator[FoundRun]:
     partition = row.get("partition") or (info["partition"] if info else "")
     system = row.get("system", "")
     labels = {
-        "test": row.get("display_name") or row.get("name") or row.get("unique_name") or (info["test"] if info else ""),
+        "test": row.get("display_name")
+        or row.get("name")
+        or row.get("unique_name")
+        or (info["test"] if info else ""),
         "partition": f"{system}:{partition}" if system and ":" not in partition else partition,
         "environ": row.get("environ") or (info["environ"] if info else ""),
         "nodelist": "" if row.get("job_nodelist", "") in ("null", "None") else row.get("job_nodelist", ""),
@@ -158,13 +176,13 @@ def _read_row(line: int, row: dict[str, str]) -> Iterator[FoundRun]:
             metric = name.removesuffix("_value")
             unit = row.get(f"{metric}_unit", "")
             yield FoundRun(
-                line, metric, unit, {None: _number(cell)}, dict(labels), guess_better(unit), start=end, end=end,
-                node=labels["nodelist"],
+                line, metric, unit, {None: _number(cell)}, dict(labels), guess_better(unit), start=end,
+                end=end, node=labels["nodelist"],
             )  # fmt: skip
 
 
 def _read_old_row(line: int, cells: list[str]) -> Iterator[FoundRun]:
-    """Yield the value of a row such as ``DATE|reframe 3.2|TEST on SYSTEM using ENV|perf=1.5|ref=...|UNIT``."""
+    """Yield the value of a row such as ``DATE|reframe 3.2|TEST on SYSTEM using ENV|perf=1|ref=...|UNIT``."""
     info = next((match for cell in cells if (match := _INFO.match(cell))), None)
     nodelist = next((cell.partition("=")[2] for cell in cells if cell.startswith("nodelist=")), "")
     labels = {

@@ -12,7 +12,7 @@ from virtqual.formats.found import FoundRun, Wanted, choose_better
 from virtqual.formats.turns import Timed, describe_block, find_pairs, make_times
 from virtqual.session.measured import MAX_AMOUNT, MIN_AMOUNT, FileRun, FileSeries
 from virtqual.verdict.metric import Metric
-from virtqual.verdict.pairs import SIDES, Side
+from virtqual.verdict.pairs import SIDES
 
 #: Labels that always are a part of a setting; others are if they vary within a side.
 _ALWAYS = ("test", "benchmark", "setting")
@@ -72,7 +72,8 @@ def _group(runs: Iterable[FoundRun], side_label: str) -> dict[_Key, list[FoundRu
 
 def _find_common(file: str, groups: Mapping[_Key, Sequence[FoundRun]]) -> tuple[list[_Key], list[str]]:
     """Return the series that both sides have, and what only one has."""
-    both, alone = [], {side: [] for side in SIDES}  # type: tuple[list[_Key], dict[Side, list[str]]]
+    both: list[_Key] = []
+    alone: dict[str, list[str]] = {side: [] for side in SIDES}
     for key, runs in groups.items():
         sides = {run.side for run in runs}
         if len(sides) == len(SIDES):
@@ -98,7 +99,9 @@ def _fit_sizes(runs: Sequence[FoundRun]) -> tuple[list[FoundRun], list[str]]:
     for run in runs:
         missing = common - run.values.keys()
         if missing:
-            sizes = ", ".join(f"{size:g}" for size in sorted(size for size in missing if size is not None)[:_SHOWN])
+            sizes = ", ".join(
+                f"{size:g}" for size in sorted(size for size in missing if size is not None)[:_SHOWN]
+            )
             notes.append(f"{run.metric}: lost run: a {run.side} run lacks {sizes or 'its value'}")
             run.values = dict.fromkeys(common, math.nan)
         elif len(run.values) > len(common):
@@ -111,13 +114,16 @@ def _make_metric(file: str, name: str, runs: Sequence[FoundRun], wanted: Wanted)
     units = {run.unit for run in runs}
     if len(units) > 1:
         raise UsageError(
-            f"{file}: {name} is in {' and in '.join(sorted(unit or 'no unit' for unit in units))}: convert the "
+            f"{file}: {name} is in {' and in '.join(sorted(unit or 'no unit' for unit in units))}: "
+            "convert the "
             "values to one unit"
         )
     unit = wanted.unit or units.pop()
     stated = {run.better for run in runs if run.better}
     if len(stated) > 1:
-        raise UsageError(f"{file}: {name}: better is lower in some rows and higher in others: a metric has one")
+        raise UsageError(
+            f"{file}: {name}: better is lower in some rows and higher in others: a metric has one"
+        )
     better = stated.pop() if stated and not wanted.better else choose_better(file, name, unit, wanted)
     is_curve = None not in runs[0].values
     _check_amounts(file, name, runs)
@@ -151,7 +157,9 @@ def _fill(series: FileSeries, found: Sequence[FoundRun], why: str, *, paired: bo
     elif any(math.isnan(run.start) for run in found):
         series.not_in_turns, numbers = why or "not all runs have a time", _count(found)
     elif (pairs := find_pairs(timed)) is None:
-        series.not_in_turns = describe_block(timed) or "not in turns: most runs follow a run of their own side"
+        series.not_in_turns = (
+            describe_block(timed) or "not in turns: most runs follow a run of their own side"
+        )
         numbers = _count(found)
     elif numbered:
         numbers = _use_numbers(found)
@@ -184,11 +192,10 @@ def _add(series: FileSeries, run: FoundRun, number: int) -> None:
     host = run.host or (run.node if side == "native" else "")
     boot = run.boot if side == "virtual" else ""
     shared = (run.start, run.end, run.node, host, boot)
-    values = {size: value for size, value in run.values.items()}
     if (number, side) in series.runs:
         name = f"{series.metric.name} {series.setting}".strip()
         raise UsageError(
             f"line {run.line}: {name}: pair {number} has a {side} run already, in line "
             f"{series.runs[number, side].line}: a pair has one run of each side"
         )
-    series.runs[number, side] = FileRun(run.line, side, number, shared, values)
+    series.runs[number, side] = FileRun(run.line, side, number, shared, run.values)

@@ -30,7 +30,7 @@ def assign_names(file: str, found: Found, reference: str, candidate: str) -> tup
     Raises
     ------
     UsageError
-        A name is not there or not unique, or the file does not have exactly two; with the names that are there.
+        A name is not there or not unique, or the file does not have exactly two.
     """
     if bool(reference) != bool(candidate):
         raise UsageError(
@@ -98,5 +98,7 @@ def _guess_label(file: str, found: Found) -> tuple[str, tuple[str, str]]:
 
 
 def _list_all(found: Found) -> str:
-    lines = [f"  {label}: {list_names(names, _SHOWN)}" for label in found.sides if (names := _names(found, label))]
+    lines = [
+        f"  {label}: {list_names(names, _SHOWN)}" for label in found.sides if (names := _names(found, label))
+    ]
     return "\n".join(["it has:", *lines])

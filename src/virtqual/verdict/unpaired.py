@@ -12,6 +12,7 @@ from virtqual.files.wording import pluralize
 from virtqual.verdict import texts
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.estimate import MIN_PAIR_SIGMA, Floats, append_mean
+from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, Labels
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.notation import sign_of
 from virtqual.verdict.outcome import Outcome
@@ -32,6 +33,7 @@ def estimate_unpaired(
     budget: Budget | None,
     reason: str,
     advice: str,
+    labels: Labels = NATIVE_AND_VIRTUAL,
 ) -> Verdict:
     """Return UNDECIDED with the difference of the means of logarithms, and its interval by Welch's t.
 
@@ -47,11 +49,11 @@ def estimate_unpaired(
     """
     sides = [_keep(values) for values in (native, virtual)]
     lost = [len(all_runs) - len(kept) for all_runs, kept in zip((native, virtual), sides, strict=True)]
-    reasons = [reason, *_describe_lost(lost, (native, virtual)), advice]
+    reasons = [reason, *_describe_lost(lost, (native, virtual), labels), advice]
     verdict = Verdict(
         metric=metric.name, setting=setting, gate="overhead", outcome=Outcome.UNDECIDED, unit=metric.unit,
         better=metric.better, budget=texts.budget_text(budget, metric) if budget else NOT_STATED,
-        reasons=tuple(reasons),
+        reasons=tuple(reasons), labels=labels,
     )  # fmt: skip
     if not all(len(kept) for kept in sides):
         verdict.message = texts.message(verdict, metric)
@@ -60,7 +62,7 @@ def estimate_unpaired(
     intervals = _estimate(metric, sides)
     verdict.overhead = intervals[-1]
     verdict.native, verdict.virtual = (float(np.exp(np.mean(np.log(values)))) for values in medians)
-    limits = budget.limits(metric, points, medians[0]) if budget else None
+    limits = budget.limits(metric, tuple(points), medians[0]) if budget else None
     if limits:
         verdict.limit, verdict.margin = float(min(limits[0])), float(min(limits[1]))
     verdict.points = tuple(
@@ -71,8 +73,8 @@ def estimate_unpaired(
         )
         for i, size in enumerate(points)
     )  # fmt: skip
-    counts = f"{pluralize(len(sides[0]), 'native run')} and {pluralize(len(sides[1]), 'virtual run')}"
-    verdict.reasons = (counts, *verdict.reasons)
+    counts = [f"{pluralize(len(kept), f'{label} run')}" for label, kept in zip(labels, sides, strict=True)]
+    verdict.reasons = (" and ".join(counts), *verdict.reasons)
     verdict.message = texts.message(verdict, metric)
     return verdict
 
@@ -82,9 +84,13 @@ def _keep(values: Floats) -> Floats:
     return values[np.all(np.isfinite(values) & (values > 0), axis=1)]
 
 
-def _describe_lost(lost: Sequence[int], all_runs: Sequence[Floats]) -> list[str]:
-    named = zip(("native", "virtual"), lost, all_runs, strict=True)
-    return [f"{count} of {pluralize(len(runs), f'{side} run')} gave no value" for side, count, runs in named if count]
+def _describe_lost(lost: Sequence[int], all_runs: Sequence[Floats], labels: Labels) -> list[str]:
+    named = zip(labels, lost, all_runs, strict=True)
+    return [
+        f"{count} of {pluralize(len(runs), f'{side} run')} gave no value"
+        for side, count, runs in named
+        if count
+    ]
 
 
 def _estimate(metric: Metric, sides: Sequence[Floats]) -> list[Interval]:
