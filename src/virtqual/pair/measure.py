@@ -14,6 +14,7 @@ from virtqual.pair.plan import Files, Plan
 from virtqual.pair.progress import Progress
 from virtqual.pair.runner import Clock, Finished, read_output, run_command
 from virtqual.pair.table import (
+    ROLES,
     Answer,
     Measured,
     Shapes,
@@ -32,8 +33,6 @@ MAX_LOST_WARM_UPS = 3
 LEAST_LIMIT_S, LIMIT_FACTOR = 600.0, 10.0
 #: The outputs of runs that ended well are kept up to this size.
 MAX_KEPT_BYTES = 2**20
-#: In names of files, and for people: `Side` has the names of the two sides in sessions.
-ROLES: dict[Side, str] = {"native": "reference", "virtual": "candidate"}
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,9 @@ Shapes = dict[SeriesKey, tuple[float | None, ...]]
 #: Why runs were lost, by number of the pair and side.
 Reasons = Mapping[tuple[int, Side], str]
 
+#: The sides in files: `Side` has their names in sessions.
+ROLES: dict[Side, str] = {"native": "reference", "virtual": "candidate"}
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -83,7 +86,7 @@ class Table:
                     writer.writerow(
                         [
                             *(self.session, key.metric, key.setting, shown, key.unit, key.better),
-                            *(number, run.side, repr(value), *shared),
+                            *(number, ROLES[run.side], repr(value), *shared),
                         ]
                     )
         try:
@@ -107,6 +110,8 @@ class Table:
         if self.file.read_bytes().count(b"\n") < 2:
             return []
         (all_series,) = read_series(self.file).values()
+        for series in all_series:
+            series.labels = labels
         return [_prepare(series.pair_runs(series.metric), reasons, labels) for series in all_series]
 
 
@@ -129,7 +134,7 @@ def _prepare(series: Series, reasons: Reasons, labels: Labels) -> Series:
             f"{labels.of(run.side)} run lost: {'; '.join(run.invalid)}" for run in pair.samples if run.invalid
         ]
         pairs.append(replace(pair, invalid=tuple(lost)) if lost else pair)
-    return replace(series, pairs=tuple(pairs), labels=labels)
+    return replace(series, pairs=tuple(pairs))
 
 
 def read_shapes(series: Sequence[Series]) -> Shapes:
