@@ -115,17 +115,17 @@ def split_name(text: str) -> tuple[str, str]:
     r"""Return the name and the pattern of NAME=PATTERN, or of a pattern alone.
 
     What comes before ``=`` is only a name if the rest says by itself where to look: it has letters or digits
-    outside of its group, or begins with ``^``.
+    before its group, or begins with ``^`` or ``.``.
 
     Examples
     --------
     >>> split_name(r"triad=Triad: +(\S+)"), split_name(r"Triad: +(\S+)")
     (('triad', 'Triad: +(\\S+)'), ('Triad', 'Triad: +(\\S+)'))
-    >>> split_name(r"time=(\S+)"), split_name(r"gflops=^(\S+)$"), split_name(r"(\d+)")
-    (('time', 'time=(\\S+)'), ('gflops', '^(\\S+)$'), ('value', '(\\d+)'))
+    >>> split_name(r"bw=(\d+)MiB/s"), split_name(r"gflops=^(\S+)$"), split_name(r"(\d+)")
+    (('bw MiB s', 'bw=(\\d+)MiB/s'), ('gflops', '^(\\S+)$'), ('value', '(\\d+)'))
     """
     match = re.fullmatch(r"([A-Za-z_][\w.-]*)=(.+)", text, re.DOTALL)
-    if match and (match[2].startswith("^") or _list_words(match[2])):
+    if match and (match[2][0] in "^." or _list_words(match[2].partition("(")[0])):
         return match[1], match[2]
     return " ".join(_list_words(text)[:3]) or "value", text
 

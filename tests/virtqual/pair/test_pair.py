@@ -52,9 +52,11 @@ def start(*words):
     )
 
 
-def wait_for(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
+def wait_for_pause(process, directory):
+    """Wait until a planted run pauses; the command must not end before."""
+    deadline = time.monotonic() + 60
+    while not (directory / "paused").exists():
+        assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.02)
 
@@ -184,8 +186,9 @@ def test_several_metrics_are_judged_together(plant):
 
 
 def test_wall_time_is_taken_without_a_metric(plant):
-    done = pair("sleep 0.02", "sleep 0.06", code=1)
+    done = pair("sleep 0.02", "sleep 0.06", "--max-runs", 2)
     assert "wall time" in done.stdout
+    assert all(float(row["value"]) > 0.02 for row in read_rows())
     assert {(row["unit"], row["better"]) for row in read_rows()} == {("s", "lower")}
     assert "with the start of its shell and of ssh" in " ".join(done.stdout.split())
 
@@ -212,7 +215,7 @@ def test_a_prepare_that_fails_ends_it(plant):
 def test_ctrl_c_keeps_what_there_is_and_resume_goes_on(plant, tmp_path):
     a, b = plant("a", *QUIET), plant("b", *slower(0)[:4], "pause", *slower(0)[4:])
     process = start(a, b, *METRIC, *ALLOWED, "--csv", "it.csv", "--min-runs", "8")
-    wait_for((tmp_path / "paused").exists)
+    wait_for_pause(process, tmp_path)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
@@ -230,7 +233,7 @@ def test_ctrl_c_keeps_what_there_is_and_resume_goes_on(plant, tmp_path):
 def test_other_signals_are_like_ctrl_c(plant, tmp_path, number):
     a, b = plant("a", *QUIET), plant("b", *slower(0)[:3], "pause", *slower(0)[3:])
     process = start(a, b, *METRIC, *ALLOWED, "--csv", "it.csv")
-    wait_for((tmp_path / "paused").exists)
+    wait_for_pause(process, tmp_path)
     process.send_signal(number)
     process.communicate(timeout=60)
     assert process.returncode == 130
@@ -240,7 +243,7 @@ def test_other_signals_are_like_ctrl_c(plant, tmp_path, number):
 def test_kill_9_loses_only_the_running_pair(plant, tmp_path):
     a, b = plant("a", *QUIET), plant("b", *slower(0)[:4], "pause", *slower(0)[4:])
     process = start(a, b, *METRIC, *ALLOWED, "--csv", "it.csv", "--min-runs", "8")
-    wait_for((tmp_path / "paused").exists)
+    wait_for_pause(process, tmp_path)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
     rows = read_rows()
@@ -275,7 +278,7 @@ def test_two_cannot_go_on_with_one_file(plant, tmp_path):
     a, b = plant("a", *QUIET), plant("b", *slower(0)[:3], "pause", *slower(0)[3:])
     process = start(a, b, *METRIC, *ALLOWED, "--csv", "it.csv")
     try:
-        wait_for((tmp_path / "paused").exists)
+        wait_for_pause(process, tmp_path)
         done = call("pair", "--resume", "it.csv", code=2)
         assert "another virtqual pair" in done.stderr
     finally:
@@ -287,7 +290,7 @@ def test_a_lost_run_is_kept_when_its_pair_is_interrupted(plant, tmp_path):
     # Pair 1 begins with the candidate, which fails; the reference then pauses.
     a, b = plant("a", 100, 100, "pause", 100), plant("b", 100, 100, "fail", 100)
     process = start(a, b, *METRIC, *ALLOWED, "--csv", "it.csv")
-    wait_for((tmp_path / "paused").exists)
+    wait_for_pause(process, tmp_path)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert [(row["pair"], row["side"], row["value"]) for row in read_rows()[2:]] == [
