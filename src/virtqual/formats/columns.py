@@ -7,6 +7,7 @@ import io
 import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
+from difflib import get_close_matches
 
 from virtqual.errors import UsageError
 from virtqual.files.times import read_time
@@ -32,6 +33,8 @@ _KNOWN = frozenset(
         *("node", "host", "boot", "session"),
     )
 )
+#: How similar a name is to that of a column that it was meant for.
+_SIMILAR = 0.75
 _WHY = "the table does not say when each run began and ended"
 _UNIT = re.compile(r"^(?P<name>.+?)\s*[\[(](?P<unit>[^\])]+)[\])]$")
 
@@ -94,9 +97,7 @@ def read(file: str, text: str, wanted: Wanted) -> Found:
 
 def _read_long(table: Table, header: Sequence[str], wanted: Wanted) -> Found:
     """Read a row a value: `side` and `value`, and what else there is."""
-    for name in header:
-        if header.count(name) > 1:
-            raise UsageError(f"{table.file}: the column {name!r} appears twice in the header: remove one")
+    _check_header(table.file, header)
     runs: list[FoundRun] = []
     sizes: dict[Hashable, FoundRun] = {}
     for line, cells in table.rows:
@@ -119,6 +120,18 @@ def _read_long(table: Table, header: Sequence[str], wanted: Wanted) -> Found:
     others = tuple(f"the column {name!r} is not read" for name in header if name not in _KNOWN)
     why = "" if any(not math.isnan(run.start) for run in runs) else _WHY
     return Found("a table with a row for each value", runs, ("side",), why, notes=others)
+
+
+def _check_header(file: str, header: Sequence[str]) -> None:
+    """Raise UsageError for names that are there twice, and for those that are nearly the name of a column."""
+    problems = []
+    for name in dict.fromkeys(header):
+        if header.count(name) > 1:
+            problems.append(f"{file}:1: {name}: appears twice in the header: remove one.")
+        elif name not in _KNOWN and (similar := get_close_matches(name, _KNOWN, n=1, cutoff=_SIMILAR)):
+            problems.append(f"{file}:1: {name}: is not a column of this file: did you mean {similar[0]}?")
+    if problems:
+        raise UsageError("\n".join(problems))
 
 
 def _read_long_row(table: Table, line: int, row: Mapping[str, str], wanted: Wanted) -> FoundRun:
