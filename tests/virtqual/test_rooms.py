@@ -18,7 +18,7 @@ FLOORS = [
     {"runs"},
     {"preflight"},
     {"session"},
-    {"history", "harness"},
+    {"history", "harness", "formats"},
     {"report"},
     {"pair", "qualify"},
     {"checks", "commands"},

@@ -173,6 +173,12 @@ def _judge(
     loaded: Loaded, class_name: str, stated: Mapping[Gate, Budget], against: str
 ) -> tuple[Judged, dict[str, list[Case]]]:
     """Return the sessions by name with the verdict of each, and the cases that have a verdict."""
+    if against and [*loaded.sessions] == [against]:
+        raise UsageError(
+            f"{loaded.name}: has no session but {against!r} (--against): nothing is compared with it; "
+            "leave the "
+            "option out, or put the rows of both sessions into one file"
+        )
     references = project_references()
     chosen = references.hypervisor_class(class_name) if class_name else None
     try:

@@ -7,6 +7,7 @@ import io
 import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
+from difflib import get_close_matches
 
 from virtqual.errors import UsageError
 from virtqual.files.times import read_time
@@ -23,7 +24,7 @@ SIDE_NAMES: Mapping[str, Side] = {
 }
 #: Columns beside two columns of numbers that say what a row is.
 _PAIR, _ORDER = (
-    ("pair", "row", "#", "run", "no", "nr", "index", "iteration", "rep", "repetition"),
+    ("pair", "row", "#", "run", "no", "nr", "index", "iter", "iteration", "rep", "repetition", "trial"),
     ("order", "first"),
 )
 _KNOWN = frozenset(
@@ -32,7 +33,11 @@ _KNOWN = frozenset(
         *("node", "host", "boot", "session"),
     )
 )
+#: How similar a name is to that of a column that it was meant for.
+_SIMILAR = 0.75
 _WHY = "the table does not say when each run began and ended"
+_TIME_COLUMN = re.compile(r"(?:(?:start|end)(?:_?time)?(?:_(?:ns|us|ms|s))?|timestamp|date|datetime)")
+_UNIT_SUFFIX = re.compile(r"^(?P<name>.+)_(?P<unit>ns|us|ms|s|sec|seconds|mbps|gflops)$", re.IGNORECASE)
 _UNIT = re.compile(r"^(?P<name>.+?)\s*[\[(](?P<unit>[^\])]+)[\])]$")
 
 
@@ -88,15 +93,13 @@ def read(file: str, text: str, wanted: Wanted) -> Found:
             "with hyperfine --export-json FILE"
         )
     if "side" in header and "value" in header:
-        return _read_long(table, [name.lower() for name in table.header], wanted)
-    return _read_two_columns(table, wanted)
+        return _read_long(table, header, wanted)
+    return _read_named(table, wanted) or _read_two_columns(table, wanted)
 
 
 def _read_long(table: Table, header: Sequence[str], wanted: Wanted) -> Found:
     """Read a row a value: `side` and `value`, and what else there is."""
-    for name in header:
-        if header.count(name) > 1:
-            raise UsageError(f"{table.file}: the column {name!r} appears twice in the header: remove one")
+    _check_header(table.file, header)
     runs: list[FoundRun] = []
     sizes: dict[Hashable, FoundRun] = {}
     for line, cells in table.rows:
@@ -119,6 +122,18 @@ def _read_long(table: Table, header: Sequence[str], wanted: Wanted) -> Found:
     others = tuple(f"the column {name!r} is not read" for name in header if name not in _KNOWN)
     why = "" if any(not math.isnan(run.start) for run in runs) else _WHY
     return Found("a table with a row for each value", runs, ("side",), why, notes=others)
+
+
+def _check_header(file: str, header: Sequence[str]) -> None:
+    """Raise UsageError for names that are there twice, and for those that are nearly the name of a column."""
+    problems = []
+    for name in dict.fromkeys(header):
+        if header.count(name) > 1:
+            problems.append(f"{file}:1: {name}: appears twice in the header: remove one.")
+        elif name not in _KNOWN and (similar := get_close_matches(name, _KNOWN, n=1, cutoff=_SIMILAR)):
+            problems.append(f"{file}:1: {name}: is not a column of this file: did you mean {similar[0]}?")
+    if problems:
+        raise UsageError("\n".join(problems))
 
 
 def _read_long_row(table: Table, line: int, row: Mapping[str, str], wanted: Wanted) -> FoundRun:
@@ -159,6 +174,82 @@ def _read_cell(table: Table, place: str, name: str, cell: str) -> float:
         return table.number(cell)
     except ValueError:
         raise UsageError(f"{place}: {name}: {cell!r} is not a number") from None
+
+
+def _read_named(table: Table, wanted: Wanted) -> Found | None:
+    """Read a row a value in which columns of names tell runs apart; None if the table has no such columns.
+
+    Of several columns of numbers, the option says which one is judged.
+    """
+    width = len(table.header)
+    rows = [(line, cells) for line, cells in table.rows if len(cells) == width]
+    if not table.header or len(rows) < len(table.rows) or not rows:
+        return None
+    columns = {name: [cells[index] for _, cells in rows] for index, name in enumerate(table.header) if name}
+    numbers = [
+        name
+        for name, cells in columns.items()
+        if all(_is_number(cell, table.separator) for cell in cells if cell)
+    ]
+    times = {name.lower(): name for name in columns if _TIME_COLUMN.fullmatch(name.lower())}
+    names = [name for name in columns if name not in numbers and name not in times.values()]
+    sides = [name for name in names if 1 < len(set(columns[name])) < len(rows)]
+    values = [name for name in numbers if name not in times.values() and name.lower() not in _PAIR]
+    if not sides or not values or table.header[0].lower() in _ORDER:
+        return None
+    if len(values) > 1 and wanted.metric not in values:
+        raise UsageError(
+            f"{table.file}: has several columns of numbers: say which one is judged, --metric NAME, one of "
+            f"{', '.join(values)}"
+        )
+    chosen = wanted.metric if wanted.metric in values else values[0]
+    runs = [
+        _make_named_run(
+            table, line, dict(zip(table.header, cells, strict=True)), chosen, sides, times, wanted
+        )
+        for line, cells in rows
+    ]
+    why = "" if any(not math.isnan(run.start) for run in runs) else _WHY
+    return Found(f"a table with the values in {chosen}", runs, tuple(sides), why)
+
+
+def _are_numbers(cells: Sequence[str], separator: str) -> bool:
+    return all(_is_number(cell, separator) for cell in cells if cell)
+
+
+def _make_named_run(
+    table: Table,
+    line: int,
+    row: Mapping[str, str],
+    chosen: str,
+    names: Sequence[str],
+    times: Mapping[str, str],
+    wanted: Wanted,
+) -> FoundRun:
+    match = _UNIT.match(chosen) or _UNIT_SUFFIX.match(chosen)
+    metric, unit = (match["name"], match["unit"]) if match else (chosen, "")
+    unit = wanted.unit or unit
+    place = f"{table.file}:{line}"
+    moments = {}
+    for begin in ("start", "end"):
+        cell = next((row[name] for key, name in times.items() if _is_time_of(begin, key)), "")
+        try:
+            moments[begin] = read_time(cell)
+        except ValueError:
+            raise UsageError(
+                f"{place}: {cell!r} is not a time: write seconds since 1970, or a date"
+            ) from None
+    value = _read_cell(table, place, chosen, row[chosen]) if row[chosen] else math.nan
+    end = moments["start"] if math.isnan(moments["end"]) else moments["end"]
+    labels = {name: row[name] for name in names}
+    return FoundRun(
+        line, metric, unit, {None: value}, labels, guess_better(unit), start=moments["start"], end=end
+    )
+
+
+def _is_time_of(begin: str, column: str) -> bool:
+    """Return whether a column of times has those of the start, or of the end."""
+    return column.startswith(begin) or (begin == "start" and not column.startswith("end"))
 
 
 def _read_two_columns(table: Table, wanted: Wanted) -> Found:

@@ -37,7 +37,7 @@ _TIME_UNITS = frozenset(
     ]
 )
 _RATE = re.compile(
-    r"(?i)/ ?(?:s|sec|secs|second|seconds|h|hour|day|d|min)\b|/s|flops?\b|\b[kmgt]?i?bps\b|\bi?ops\b|per "
+    r"(?i)/ ?(?:s|sec|secs|second|seconds|h|hour|day|d|min)\b|flops?\b|\b[kmgt]?i?bps\b|\bi?ops\b|per "
     r"(?:s|day)"
     r"|\b[kmgtp]flop|\b(?:mups|gups|teps|lups|fps|rps|qps|tps|ns/day)\b"
 )

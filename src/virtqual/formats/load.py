@@ -145,10 +145,8 @@ def _make(
     sessions, all_notes = {}, list(notes)
     for session, own in by_session.items():
         series, more = make_series(
-            file, own, label, wanted, found.why_not_in_turns, paired=paired or found.are_pairs
+            file, own, label, wanted, found.why_not_in_turns, labels, paired=paired or found.are_pairs
         )
-        for one in series:
-            one.labels = labels
         sessions[session] = series
         all_notes += more
     return Loaded(file, kind, sessions, labels, all_notes, facts, commands)

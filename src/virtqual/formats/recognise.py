@@ -12,13 +12,14 @@ from virtqual.errors import UsageError
 from virtqual.formats import columns, google_benchmark, hyperfine, outputs, reframe
 from virtqual.formats.found import Found, Wanted
 from virtqual.programs import readers
-from virtqual.session.measured import SampleRow, read_text
+from virtqual.session.measured import COLUMNS, SampleRow, read_text
 
 #: Columns without which a CSV file is not one of pairs.
 REQUIRED = frozenset(name for name, column in SampleRow.model_fields.items() if column.is_required())
 _HTML = re.compile(r"\A\s*(?:<!doctype html|<html|<\?xml|<table)", re.IGNORECASE)
 #: From so many characters on, a file is not one of a few runs: it is read row by row.
 _MAX_WHOLE = 50_000_000
+_MAX_KEYS = 6
 
 
 def read_path(path: Path, wanted: Wanted, reader: str = "") -> Found:
@@ -86,17 +87,13 @@ def _read_json(file: str, text: str, wanted: Wanted) -> Found | None:
                 ) from error
     if (found := _read_json_output(file, text)) is not None:
         return found
-    if isinstance(document, dict) and {"side", "value"} & set(document):
+    if isinstance(document, dict) and not document.keys().isdisjoint(COLUMNS):
         return None
-    keys = (
-        ", ".join(list(document)[:6])
-        if isinstance(document, dict)
-        else f"a list of {len(document)}"
-        if isinstance(document, list)
-        else "one value"
-    )
+    names = list(document) if isinstance(document, dict) else []
+    keys = ", ".join(names[:_MAX_KEYS]) + (", ..." if len(names) > _MAX_KEYS else "")
     raise UsageError(
-        f"{file}: is JSON ({keys or 'empty'}) of a program that virtqual does not know: it reads hyperfine "
+        f"{file}: is JSON ({keys or 'without keys'}) of a program that virtqual does not know: it reads "
+        "hyperfine "
         "--export-json, Google Benchmark, ReFrame's reports, fio and IOR, and lines with the keys of "
         "docs/judge-your-own.md"
     )

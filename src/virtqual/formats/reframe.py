@@ -194,12 +194,18 @@ def _read_old_row(line: int, cells: list[str]) -> Iterator[FoundRun]:
     end = math.nan
     with suppress(ValueError):
         end = read_time(cells[0])
-    place = next((index for index, cell in enumerate(cells) if cell.startswith("ref=")), None)
-    for index, cell in enumerate(cells):
-        match = _VALUE.match(cell)
-        if match and match["name"] not in _IGNORED and (place is None or index == place - 1):
-            unit = cells[place + 1] if place is not None and place + 1 < len(cells) else ""
-            yield FoundRun(
-                line, match["name"], unit, {None: _number(match["value"])}, dict(labels), guess_better(unit),
-                start=end, end=end, node=nodelist,
-            )  # fmt: skip
+    place = next((index for index, cell in enumerate(cells) if cell.startswith("ref=")), len(cells))
+    values = [
+        (index, match)
+        for index, cell in enumerate(cells[:place])
+        if (match := _VALUE.match(cell)) and match["name"] not in _IGNORED
+    ]
+    if values:
+        index, match = values[-1]
+        # The unit follows the value, or its reference.
+        units = [cell for cell in cells[index + 1 :] if "=" not in cell]
+        unit = units[0] if units else ""
+        value: dict[float | None, float] = {None: _number(match["value"])}
+        yield FoundRun(
+            line, match["name"], unit, value, labels, guess_better(unit), start=end, end=end, node=nodelist
+        )

@@ -11,6 +11,7 @@ from virtqual.files.wording import list_names
 from virtqual.formats.found import FoundRun, Wanted, choose_better
 from virtqual.formats.turns import Timed, describe_block, find_pairs, make_times
 from virtqual.session.measured import MAX_AMOUNT, MIN_AMOUNT, FileRun, FileSeries
+from virtqual.verdict.labels import Labels
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.pairs import SIDES
 
@@ -18,12 +19,20 @@ from virtqual.verdict.pairs import SIDES
 _ALWAYS = ("test", "benchmark", "setting")
 #: Labels that say where a run was, and not what it measured.
 _NEVER = ("nodelist", "session", "side")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _SHOWN = 5
 _Key = tuple[str, str]
 
 
 def make_series(
-    file: str, runs: Sequence[FoundRun], side_label: str, wanted: Wanted, why: str, *, paired: bool
+    file: str,
+    runs: Sequence[FoundRun],
+    side_label: str,
+    wanted: Wanted,
+    why: str,
+    labels: Labels,
+    *,
+    paired: bool,
 ) -> tuple[list[FileSeries], list[str]]:
     """Return the series that both sides have, and notes on what was left out.
 
@@ -46,7 +55,7 @@ def make_series(
         found, lost = _fit_sizes(groups[key])
         notes += lost
         metric = _make_metric(file, key[0], found, wanted)
-        one = FileSeries(found[0].line, metric, key[1])
+        one = FileSeries(found[0].line, metric, key[1], labels=labels)
         _fill(one, found, why, paired=paired)
         series.append(one)
     return series, notes
@@ -111,6 +120,7 @@ def _fit_sizes(runs: Sequence[FoundRun]) -> tuple[list[FoundRun], list[str]]:
 
 
 def _make_metric(file: str, name: str, runs: Sequence[FoundRun], wanted: Wanted) -> Metric:
+    _convert_times(runs)
     units = {run.unit for run in runs}
     if len(units) > 1:
         raise UsageError(
@@ -132,6 +142,18 @@ def _make_metric(file: str, name: str, runs: Sequence[FoundRun], wanted: Wanted)
         kind="curve" if is_curve else "scalar", axis="size" if is_curve else "",
         axis_unit=(runs[0].axis_unit or "(size)") if is_curve else "", description="as a file states it",
     )  # fmt: skip
+
+
+def _convert_times(runs: Sequence[FoundRun]) -> None:
+    """Convert times in different units to that of the first run; other units stay as they are."""
+    unit = runs[0].unit
+    if any(run.unit not in _SECONDS for run in runs):
+        return
+    for run in runs:
+        factor = _SECONDS[run.unit] / _SECONDS[unit]
+        if factor != 1:
+            run.values = {size: value * factor for size, value in run.values.items()}
+            run.unit = unit
 
 
 def _check_amounts(file: str, name: str, runs: Sequence[FoundRun]) -> None:
@@ -158,7 +180,7 @@ def _fill(series: FileSeries, found: Sequence[FoundRun], why: str, *, paired: bo
         series.not_in_turns, numbers = why or "not all runs have a time", _count(found)
     elif (pairs := find_pairs(timed)) is None:
         series.not_in_turns = (
-            describe_block(timed) or "not in turns: most runs follow a run of their own side"
+            describe_block(timed, series.labels) or "not in turns: most runs follow a run of their own side"
         )
         numbers = _count(found)
     elif numbered:

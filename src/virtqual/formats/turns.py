@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from virtqual.session.measured import FileRun, FileSeries
+from virtqual.session.measured import FileSeries
 from virtqual.verdict.alternation import is_reversed
+from virtqual.verdict.labels import Labels
 from virtqual.verdict.pairs import SIDES, Side
 
 #: In turns, at most this share of the runs has no neighbour of the other side.
@@ -44,13 +45,13 @@ def find_pairs(runs: Sequence[Timed]) -> list[tuple[int, int]] | None:
     return pairs if pairs and alone <= MAX_ALONE_SHARE * len(runs) else None
 
 
-def describe_block(runs: Sequence[Timed]) -> str:
+def describe_block(runs: Sequence[Timed], labels: Labels) -> str:
     """Return that one side ran before the other; empty if it did not."""
     for side, other in (SIDES, SIDES[::-1]):
         own = [run.start for run in runs if run.side == side]
         others = [run.start for run in runs if run.side == other]
         if len(own) > 1 and len(others) > 1 and max(own) < min(others):
-            return f"not in turns: all {side} runs came before all {other} runs"
+            return f"not in turns: all {labels.of(side)} runs came before all {labels.of(other)} runs"
     return ""
 
 
@@ -64,7 +65,8 @@ def check_turns(series: FileSeries, *, paired: bool) -> None:
     elif untimed:
         series.not_in_turns = "the runs have no start and end times, so nothing shows that they took turns"
     else:
-        series.not_in_turns = describe_block([Timed(_seconds(run.shared[0]), run.side) for run in runs])
+        timed = [Timed(_seconds(run.shared[0]), run.side) for run in runs]
+        series.not_in_turns = describe_block(timed, series.labels)
 
 
 def make_times(pair: int, side: Side) -> tuple[float, float]:
@@ -76,11 +78,3 @@ def make_times(pair: int, side: Side) -> tuple[float, float]:
 
 def _seconds(time: float | None) -> float:
     return math.nan if time is None else time
-
-
-def number_by_side(runs: Sequence[FileRun]) -> None:
-    """Number the runs of each side by themselves: no two of them are a pair."""
-    count = dict.fromkeys(SIDES, 0)
-    for run in runs:
-        run.pair = count[run.side]
-        count[run.side] += 1

@@ -98,15 +98,18 @@ def state_same_host(file: str, series: Sequence[FileSeries]) -> None:
     for one in series:
         runs = list(one.runs.values())
         hosts = [{_host_of(run) for run in runs if run.side == side} for side in SIDES]
-        if all(hosts) and not any("" in names for names in hosts) and hosts[0] != hosts[1]:
+        if all(hosts) and not any("" in names for names in hosts):
+            if hosts[0] == hosts[1]:
+                continue
             native, virtual = (", ".join(sorted(names)) for names in hosts)
             raise UsageError(
                 f"{file}: --same-host: the file names the hosts {native} ({one.labels.reference}) and "
                 f"{virtual} "
                 f"({one.labels.candidate}): leave the option out, or correct the column host"
             )
+        name = hosts[0].pop() if len(hosts[0]) == 1 else ""
         for run in runs:
-            run.shared = (*run.shared[:3], ONE_HOST, run.shared[4])
+            run.shared = (*run.shared[:3], name or ONE_HOST, run.shared[4])
 
 
 def _host_of(run: FileRun) -> str:

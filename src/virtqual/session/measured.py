@@ -177,7 +177,8 @@ class FileSeries:
         """Return the values of all runs of a side, shape (n_runs, n_points)."""
         runs = [run for run in self.runs.values() if run.side == side]
         rows = [[run.values[size] for size in run.sizes or (None,)] for run in runs]
-        return np.array(rows, dtype=float).reshape(len(rows), -1)
+        width = len(next(iter(self.runs.values())).values)
+        return np.array(rows, dtype=float).reshape(-1, width)
 
     def pair_runs(self, metric: Metric) -> Series:
         """Return the runs as pairs, and forget them."""

@@ -57,12 +57,6 @@ class CaseMaker:
         if against and against not in sessions:
             names = suggest(against, sessions)
             raise UsageError(f"{self.file}: has no session {against!r} (--against): {names}")
-        if against and len(sessions) == 1:
-            raise UsageError(
-                f"{self.file}: has no session but {against!r} (--against): nothing is compared with it; "
-                "leave the "
-                "option out, or put the rows of both sessions into one file"
-            )
         paired = {
             name: {series.line: self._pair_runs(series) for series in all_series if not series.not_in_turns}
             for name, all_series in sessions.items()

@@ -32,7 +32,7 @@ def test_every_sample_is_a_row_that_judge_reads(tmp_path):
     rows = list(csv.DictReader(io.StringIO(file.read_text())))
     assert len(rows) == 2 * 12 * 3
     assert [row["value"] for row in rows].count("nan") == 1
-    said = call("judge", file, "--budget", "1.05", "--margin", "0.1").stdout
+    said = call("judge", file, "--budget", "1.05", "--margin", "0.1", "--same-host").stdout
     assert "pair 2 left out" in " ".join(said.split())
     assert 'OVER x@a "quoted", setting' in " ".join(said.split())
 
