@@ -306,7 +306,7 @@ def _print_answer(measurement: Measurement, *, is_interrupted: bool) -> None:
         _print_differences(measurement)
     for caveat in list_caveats(measurement):
         console.print(Text(caveat, style="dim"))
-    lines = sort_lines(answer.verdicts, {one.id: one.metric.axis_unit for one in measurement.answer.series})
+    lines = sort_lines(answer.verdicts)
     sentence = describe_answer(answer.outcome, lines, measurement.plan.names[1])
     what = "Interrupted. So far: " if is_interrupted else ""
     console.print(Text(f"\n{what}{answer.outcome.value}: {sentence}", style="bold"))

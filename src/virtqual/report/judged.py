@@ -19,7 +19,7 @@ from virtqual.report.summary import (
 )
 from virtqual.session.conclusion import EXIT_CODES
 from virtqual.verdict import Outcome, SessionVerdict, first_of
-from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, Labels
+from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, REFERENCE_AND_CANDIDATE, Labels
 from virtqual.verdict.pairs import Series, Side
 
 #: By the end of a file's name.
@@ -146,7 +146,8 @@ def _make_sections(it: JudgedFile) -> list[_Section]:
     for name, answer in it.judged:
         series = it.series.get(name, {})
         forest, rows = make_rows(answer.verdicts, series, series, {}, it.labels)
-        subject = f"the {it.labels.build}"
+        is_named = it.labels not in (NATIVE_AND_VIRTUAL, REFERENCE_AND_CANDIDATE)
+        subject = it.labels.candidate if is_named else f"the {it.labels.build}"
         lines = [row.line for row in rows]
         sentence = describe_answer(answer.outcome, lines, subject, answer.slow_runs)
         sections.append(_Section(name, answer, sentence, rows, forest, _list_notes(answer, lines)))

@@ -88,7 +88,8 @@ class Line:
     @property
     def name(self) -> str:
         """Metric, setting and size."""
-        return f"{self.verdict.title} {self.size}".strip()
+        change = " (change)" if self.verdict.has_change else ""
+        return f"{self.verdict.name}{change} {self.size}".strip()
 
 
 def describe_allowed(limit: float, better: Direction, *, as_factor: bool = False) -> str:
@@ -158,8 +159,8 @@ def describe_answer(
     >>> describe_answer(Outcome.INVALID, [], "The candidate")
     'Nothing could be judged.'
     """
-    text = _describe_outcome(outcome, lines, subject, slow_runs) if lines else "nothing could be judged."
-    return text[:1].upper() + text[1:]
+    text = _describe_outcome(outcome, lines, subject, slow_runs) if lines else "Nothing could be judged."
+    return f"The {text[4:]}" if text.startswith("the ") else text
 
 
 def _describe_outcome(
