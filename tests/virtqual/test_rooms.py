@@ -20,7 +20,7 @@ FLOORS = [
     {"session"},
     {"history", "harness", "formats"},
     {"report"},
-    {"qualify"},
+    {"pair", "qualify"},
     {"checks", "commands"},
     {"cli"},
 ]

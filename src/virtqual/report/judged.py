@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,13 +10,21 @@ from virtqual.errors import UsageError
 from virtqual.files.records import write_file
 from virtqual.report import markdown, plots
 from virtqual.report.rendering import render_page
-from virtqual.report.summary import MEANINGS, SIDES_OF_SESSIONS, Line, Words, describe_answer, sort_lines
+from virtqual.report.rows import MAX_ROWS_SHOWN, Row, make_rows
+from virtqual.report.summary import (
+    MEANINGS,
+    Line,
+    describe_answer,
+    describe_so_far,
+)
 from virtqual.session.conclusion import EXIT_CODES
 from virtqual.verdict import Outcome, SessionVerdict, first_of
+from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, Labels
 from virtqual.verdict.pairs import Series, Side
 
 #: By the end of a file's name.
 SUFFIXES = (".html", ".md")
+MAX_REASONS_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -26,7 +34,7 @@ class JudgedFile:
     title: str
     #: Names of sessions with their verdicts; the name may be empty if there is one.
     judged: Sequence[tuple[str, SessionVerdict]]
-    labels: Words = SIDES_OF_SESSIONS
+    labels: Labels = NATIVE_AND_VIRTUAL
     #: By session and by series (``metric@setting``): the pairs, for plots.
     series: Mapping[str, Mapping[str, Series]] = field(default_factory=dict)
     #: Facts of each side by name, such as command, host, CPU, boot and date.
@@ -55,8 +63,15 @@ class _Section:
     name: str
     answer: SessionVerdict
     sentence: str
-    lines: Sequence[Line]
+    rows: Sequence[Row]
     forest: plots.Forest
+    #: What to know with the sentence.
+    notes: Sequence[str]
+
+    @property
+    def lines(self) -> list[Line]:
+        """The lines of all verdicts, those that matter first."""
+        return [row.line for row in self.rows]
 
 
 def render_html(it: JudgedFile) -> str:
@@ -70,9 +85,10 @@ def render_html(it: JudgedFile) -> str:
         it=it,
         sections=sections,
         worst=worst,
-        facts=_compare_facts(it.facts),
-        exit_code=code,
-        meaning=MEANINGS[code],
+        words=it.labels,
+        compared=_compare_facts(it.facts),
+        code=f"Exit code {code}: {MEANINGS[code]}.",
+        max_rows=MAX_ROWS_SHOWN,
     )
 
 
@@ -90,15 +106,15 @@ def render_markdown(it: JudgedFile) -> str:
                 escape(section.sentence),
                 "",
             ]
+        lines += markdown.make_list(section.notes)
         lines += [*markdown.make_verdict_table(section.lines, it.labels), ""] if section.lines else []
-        lines += _list(line.verdict.message for line in section.lines if not line.verdict.passes)
-        lines += _list(_describe_lost_and_slow(section.answer))
+        lines += markdown.make_list(line.verdict.message for line in section.lines if not line.verdict.passes)
     if it.facts:
         head = ("compared", it.labels.reference, it.labels.candidate)
         lines += [*markdown.make_table(head, _compare_facts(it.facts)), ""]
-    lines += _list(f"{name}: {text}" for name, text in it.about.items())
+    lines += markdown.make_list(f"{name}: {text}" for name, text in it.about.items())
     for title, texts in (("Cannot be told apart", it.caveats), ("Not measured", it.not_measured)):
-        lines += [f"**{title}**", "", *_list(texts)] if texts else []
+        lines += [f"**{title}**", "", *markdown.make_list(texts)] if texts else []
     lines += ["To do it again:", "", f"    {' '.join(it.again.split())}", ""] if it.again else []
     return "\n".join(lines).rstrip() + "\n"
 
@@ -129,19 +145,32 @@ def _make_sections(it: JudgedFile) -> list[_Section]:
     sections = []
     for name, answer in it.judged:
         series = it.series.get(name, {})
-        units = {key: one.metric.axis_unit for key, one in series.items()}
-        lines = sort_lines(answer.verdicts, units)
-        subject = f"{it.labels.candidate[:1].upper()}{it.labels.candidate[1:]}"
-        sentence = describe_answer(answer.outcome, lines, subject)
-        forest = plots.draw_forest([line.verdict for line in lines])
-        sections.append(_Section(name, answer, sentence, lines, forest))
+        forest, rows = make_rows(answer.verdicts, series, series, {}, it.labels)
+        subject = f"the {it.labels.build}"
+        lines = [row.line for row in rows]
+        sentence = describe_answer(answer.outcome, lines, subject, answer.slow_runs)
+        sections.append(_Section(name, answer, sentence, rows, forest, _list_notes(answer, lines)))
     return sections
 
 
 def _find_worst(it: JudgedFile, sections: Sequence[_Section]) -> _Section:
     """Return the first session with the outcome of the file."""
-    empty = _Section("", SessionVerdict(()), "Nothing could be judged.", (), plots.draw_forest([]))
+    empty = _Section("", SessionVerdict(()), "Nothing could be judged.", (), plots.draw_forest([]), ())
     return next((section for section in sections if section.answer.outcome is it.outcome), empty)
+
+
+def _list_notes(answer: SessionVerdict, lines: Sequence[Line]) -> list[str]:
+    has_several = len({line.outcome for line in lines}) > 1
+    notes = [f"Of {len(lines)} metrics: {describe_so_far(lines)}."] if has_several else []
+    reasoned = (Outcome.INVALID, Outcome.UNDECIDED)
+    open_lines = [line for line in lines if line.outcome is answer.outcome and line.outcome in reasoned]
+    reasons = [f"{line.name}: {line.verdict.reasons[0]}." for line in open_lines if line.verdict.reasons]
+    notes += reasons[:MAX_REASONS_SHOWN]
+    notes += [f"Slow runs: {answer.slow_runs.text}."] if answer.slow_runs.found else []
+    notes += [f"Lost runs: {answer.slow_runs.lost_text}."] if answer.slow_runs.more_runs else []
+    return notes + [
+        f"{text[:1].upper()}{text[1:]}." for text in (answer.without_hosts, answer.confounded) if text
+    ]
 
 
 def _compare_facts(facts: Mapping[Side, Mapping[str, str]]) -> list[tuple[str, str, str]]:
@@ -149,13 +178,3 @@ def _compare_facts(facts: Mapping[Side, Mapping[str, str]]) -> list[tuple[str, s
     native, virtual = facts.get("native", {}), facts.get("virtual", {})
     names = dict.fromkeys((*native, *virtual))
     return [(name, native.get(name, "-"), virtual.get(name, "-")) for name in names]
-
-
-def _describe_lost_and_slow(answer: SessionVerdict) -> list[str]:
-    texts = [f"slow runs: {answer.slow_runs.text}"] if answer.slow_runs.found else []
-    return texts + ([f"lost runs: {answer.slow_runs.lost_text}"] if answer.slow_runs.more_runs else [])
-
-
-def _list(texts: Iterable[str]) -> list[str]:
-    items = [f"- {markdown.escape(text)}" for text in texts]
-    return [*items, ""] if items else []

@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterable, Sequence
 
 from virtqual.files.wording import printable
-from virtqual.report.summary import Line, Words
-from virtqual.verdict.notation import format_value
+from virtqual.report.summary import Line
+from virtqual.verdict.labels import Labels
 
 
 def escape(text: str) -> str:
-    """Return text that Markdown shows as it is, on one line."""
-    return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", printable(" ".join(text.split())))
+    """Return text that Markdown shows as it is, on one line; an underscore in a word is no markup."""
+    return re.sub(
+        r"([\\`*{}\[\]<>#|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))", r"\\\1", printable(" ".join(text.split()))
+    )
 
 
 def make_table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[str] = ()) -> list[str]:
@@ -26,7 +28,7 @@ def _make_row(cells: Sequence[str], *, plain: bool = False) -> str:
     return f"| {' | '.join(cells if plain else map(escape, cells))} |"
 
 
-def make_verdict_table(lines: Sequence[Line], words: Words) -> list[str]:
+def make_verdict_table(lines: Sequence[Line], words: Labels) -> list[str]:
     """Return the table of verdicts, with the limit next to the result."""
     head = (
         "metric",
@@ -44,11 +46,15 @@ def make_verdict_table(lines: Sequence[Line], words: Words) -> list[str]:
             line.verdict.outcome_text,
             line.result,
             line.allowed,
-            format_value(line.native),
-            format_value(line.virtual),
-            line.verdict.unit,
-            str(line.verdict.pairs),
+            *line.scaled,
+            line.verdict.pairs_text,
         )
         for line in lines
     )
     return make_table(head, rows, (words.reference, words.candidate, "pairs"))
+
+
+def make_list(texts: Iterable[str]) -> list[str]:
+    """Return the lines of a list, with an empty one after it; none without a text."""
+    items = [f"- {escape(text)}" for text in texts]
+    return [*items, ""] if items else []

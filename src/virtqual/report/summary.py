@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from virtqual.files.wording import pluralize
-from virtqual.verdict import Interval, Outcome, Point, Verdict
+from virtqual.files.wording import list_names, pluralize
+from virtqual.verdict import Interval, Outcome, Verdict
 from virtqual.verdict.notation import (
     Direction,
-    describe_bounds,
-    describe_slowdown,
     exp_or_inf,
     format_percent,
     format_value,
+    has_factor,
+    scale_unit,
 )
+from virtqual.verdict.slow_runs import SlowRuns
 
+#: The picture shows percent if all slowdowns and limits are below this one.
+MAX_PERCENT_LOG = math.log(2.2)
 #: What blocks is shown first.
 _ORDER = (Outcome.OVER, Outcome.INVALID, Outcome.UNDECIDED, Outcome.WITHIN, Outcome.BASELINE)
 #: What the exit code of each outcome means.
 MEANINGS = {
-    0: "within budget, or a baseline recorded",
+    0: "it passes",
     1: "over budget",
     3: "undecided, which is not a pass",
     4: "refused: no comparison is possible",
@@ -30,27 +34,19 @@ MEANINGS = {
 }
 
 
-class Words(NamedTuple):
-    """The words that are shown for the two sides."""
-
-    reference: str = "native"
-    candidate: str = "virtual"
-
-
-SIDES_OF_SESSIONS = Words()
-
-
 @dataclass(frozen=True)
 class Line:
-    """One verdict in a table: of a curve the size that decides it."""
+    """One verdict in a table: of a curve the size or range that decides it."""
 
     verdict: Verdict
     judged: Interval | None
     #: The budget at that size in log units; None without one.
     limit: float | None
-    #: Such as ``at 2 MiB``; empty for a scalar.
+    #: The overhead from which on no estimate is WITHIN there, in log units.
+    within_below: float | None
+    #: Such as ``at 2 MiB`` or ``from 16 to 128 B``; empty for a scalar.
     size: str
-    #: Medians in the verdict's unit.
+    #: In the verdict's unit.
     native: float | None
     virtual: float | None
 
@@ -62,31 +58,32 @@ class Line:
     @property
     def slowdown(self) -> str:
         """The estimate without its interval; ``-`` if there is none."""
-        return describe_slowdown(self.judged.log, self.verdict.better) if self.judged else "-"
+        return self.result.partition(" (")[0]
 
     @property
     def bounds(self) -> str:
         """The interval; empty if it is unknown."""
-        if self.judged is None or self.judged.bounds is None:
-            return ""
-        return describe_bounds(self.judged.log, self.verdict.better, self.judged.bounds)
+        return self.result.partition(" (")[2].removesuffix(")")
 
     @property
     def result(self) -> str:
-        """Such as ``35 % slower (16 to 45 %)``."""
-        return f"{self.slowdown} ({self.bounds})" if self.bounds else self.slowdown
+        """Such as ``35.0% slower (16.0% to 45.0%)``; ``-`` without an estimate."""
+        return self.judged.text(self.verdict.better) if self.judged else "-"
 
     @property
     def allowed(self) -> str:
-        """Such as ``at most 60 %``; ``-`` without a budget."""
-        return "-" if self.limit is None else describe_limit(self.limit, self.verdict.better)
+        """Such as ``at most 60%``, or ``at most 20x`` next to a factor; ``-`` without a budget."""
+        if self.limit is None or self.judged is None:
+            return "-"
+        better = self.verdict.better
+        return describe_allowed(self.limit, better, as_factor=self.judged.is_factor(better))
 
     @property
-    def values(self) -> str:
-        """The values of both sides, such as ``12.1 and 11.8 GB/s``; empty without values."""
-        if self.native is None or self.virtual is None:
-            return ""
-        return f"{format_value(self.native)} and {format_value(self.virtual)} {self.verdict.unit}"
+    def scaled(self) -> tuple[str, str, str]:
+        """The values of the reference and of the candidate side, and their unit, as people write them."""
+        unit, values = scale_unit(self.verdict.unit, self.native, self.virtual)
+        native, virtual = map(format_value, values)
+        return native, virtual, unit
 
     @property
     def name(self) -> str:
@@ -94,112 +91,138 @@ class Line:
         return f"{self.verdict.title} {self.size}".strip()
 
 
-def describe_limit(limit: float, better: Direction) -> str:
-    """Return the largest slowdown that is allowed, such as ``at most 60%``.
+def describe_allowed(limit: float, better: Direction, *, as_factor: bool = False) -> str:
+    """Return the largest slowdown that is allowed, such as ``at most 60%``, or ``at most 4x``.
 
     Examples
     --------
-    >>> describe_limit(0.0953102, "lower")
-    'at most 10%'
+    >>> describe_allowed(math.log(1.1), "lower"), describe_allowed(math.log(4), "lower")
+    ('at most 10%', 'at most 4x')
     """
-    fraction = exp_or_inf(limit) - 1 if better == "lower" else 1 - exp_or_inf(-limit)
-    if fraction >= 1:
-        return f"at most {1 + fraction:.3g}x as slow"
+    fraction = share_of(limit, better)
+    if fraction >= 1 - 1e-9 or (as_factor and has_factor(better, limit)):
+        return f"at most {exp_or_inf(limit):.3g}x"
     return f"at most {format_percent(round(fraction, 4))}"
 
 
-def make_line(verdict: Verdict, axis_unit: str = "") -> Line:
-    """Return the line of a verdict; `axis_unit` is that of the sizes of a curve."""
-    point = find_decisive(verdict)
-    if point is None:
-        return Line(verdict, verdict.estimate, verdict.limit, "", verdict.native, verdict.virtual)
-    size = f"at {format_size(point.size, axis_unit)}"
-    return Line(verdict, point.judged, point.limit, size, point.native, point.virtual)
-
-
-def find_decisive(verdict: Verdict) -> Point | None:
-    """Return the size of a curve that decides: the slowest of those over budget, else of all.
-
-    None for a scalar.
-    """
-    points = [point for point in verdict.points if _is_over(point)] if verdict.findings else []
-    return max(points or verdict.points, key=lambda point: point.judged.log, default=None)
-
-
-def _is_over(point: Point) -> bool:
-    return point.limit is not None and point.judged.log > point.limit
-
-
-def format_size(size: float, unit: str) -> str:
-    """Return a size with its unit, of bytes in binary multiples.
-
-    Examples
-    --------
-    >>> format_size(2097152.0, "B"), format_size(3.0, "nodes")
-    ('2 MiB', '3 nodes')
-    """
-    if unit in ("B", "bytes", "byte"):
-        for power, name in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-            if size >= power and size * 8 % power == 0:
-                return f"{size / power:g} {name}"
-    return f"{format_value(size)} {unit}".strip()
-
-
-def sort_lines(verdicts: Sequence[Verdict], axis_units: Mapping[str, str] | None = None) -> list[Line]:
-    """Return the lines of verdicts: what blocks first, then the slowest first.
-
-    `axis_units` has the unit of the sizes by series.
-    """
-    units = axis_units or {}
-    lines = [make_line(verdict, units.get(verdict.series, "")) for verdict in verdicts]
-    return sorted(lines, key=_rank)
-
-
-def _rank(line: Line) -> tuple[bool, int, bool, float]:
-    judged = line.judged
-    return (
-        line.verdict.passes,
-        _ORDER.index(line.outcome),
-        judged is None,
-        -judged.log if judged else 0.0,
+def make_line(verdict: Verdict) -> Line:
+    """Return the line of a verdict, of a curve that of the size or range that decides."""
+    deciding = verdict.deciding
+    limit = None if verdict.outcome is Outcome.BASELINE else deciding.limit
+    within_below = None if limit is None or deciding.margin is None else limit + deciding.margin
+    return Line(
+        verdict, deciding.judged, limit, within_below, verdict.where, deciding.native, deciding.virtual
     )
 
 
-def describe_answer(outcome: Outcome, lines: Sequence[Line], subject: str) -> str:
-    """Return one sentence, or two, on sorted lines: how many metrics hold, and the worst with its limit.
+def make_whole_line(verdict: Verdict) -> Line:
+    """Return the line of a verdict with the mean over all sizes of a curve, and no limit."""
+    return Line(verdict, verdict.estimate, None, None, "", verdict.native, verdict.virtual)
+
+
+def sort_lines(verdicts: Iterable[Verdict]) -> list[Line]:
+    """Return the lines of verdicts: what blocks first, then the slowest first, by the numbers shown."""
+    lines = [make_line(verdict) for verdict in verdicts]
+    has_factors = shows_factors(lines)
+    return sorted(lines, key=lambda line: _rank(line, has_factors=has_factors))
+
+
+def _rank(line: Line, *, has_factors: bool) -> tuple[bool, int, bool, float]:
+    judged, slowdown = line.judged, 0.0
+    if judged:
+        slowdown = judged.log if has_factors else share_of(judged.log, line.verdict.better)
+    return line.verdict.passes, _ORDER.index(line.outcome), judged is None, -slowdown
+
+
+def shows_factors(lines: Iterable[Line | None]) -> bool:
+    """Return whether a slowdown or limit is so large that the picture shows factors, and not percent."""
+    judged = [line for line in lines if line and line.judged]
+    logs = [log for line in judged if line.judged for log in (line.judged.log, line.limit or 0.0)]
+    return any(abs(log) > MAX_PERCENT_LOG for log in logs)
+
+
+def share_of(log: float, better: Direction) -> float:
+    """Return by which fraction of the reference's value the candidate is slower."""
+    return exp_or_inf(log) - 1 if better == "lower" else 1 - exp_or_inf(-log)
+
+
+def describe_answer(
+    outcome: Outcome, lines: Sequence[Line], subject: str, slow_runs: SlowRuns | None = None
+) -> str:
+    """Return one or two sentences on sorted lines: how many metrics hold, and the worst with its limit.
+
+    `subject` is what was judged, such as a build.
 
     Examples
     --------
     >>> describe_answer(Outcome.INVALID, [], "The candidate")
     'Nothing could be judged.'
     """
-    if not lines:
-        return "Nothing could be judged."
-    total, count = len(lines), sum(line.outcome is outcome and not line.verdict.waived for line in lines)
-    metrics = pluralize(total, "metric")
-    of_all = f"{count} of {metrics}" if total > 1 else "the only metric"
-    first = next((line for line in lines if line.outcome is outcome and not line.verdict.waived), lines[0])
+    text = _describe_outcome(outcome, lines, subject, slow_runs) if lines else "nothing could be judged."
+    return text[:1].upper() + text[1:]
+
+
+def _describe_outcome(
+    outcome: Outcome, lines: Sequence[Line], subject: str, slow_runs: SlowRuns | None
+) -> str:
+    chosen = [line for line in lines if line.outcome is outcome and not line.verdict.waived]
+    # A metric may have a verdict on its overhead, and one on the change.
+    noun = "metric" if len({line.verdict.gate for line in lines}) == 1 else "verdict"
+    count = {2: "both"}.get(len(lines), f"all {len(lines)}")
+    all_metrics = f"its {noun}" if len(lines) == 1 else f"{count} {noun}s"
+    some = all_metrics if len(chosen) == len(lines) else f"{len(chosen)} of {len(lines)} {noun}s"
     if outcome is Outcome.OVER:
-        if not count:
-            return f"{subject} has more slow or lost runs than its reference."
-        which = "It" if total == 1 else "The worst" if count > 1 else "It"
-        return f"{subject} is over budget on {of_all}. {which} is {_describe_line(first)}."
+        if not chosen:
+            why = f" ({slow_runs.text})" if slow_runs else ""
+            return f"{subject} is not within budget: its runs are slow or lost too often{why}."
+        return f"{subject} is over budget on {some}. {_describe_first(chosen, 'worst')}"
     if outcome is Outcome.UNDECIDED:
-        if not first.verdict.pairs and first.judged:
-            return f"An estimate and not a verdict: {_describe_line(first)}."
-        return f"No verdict yet on {of_all}: {_describe_line(first)}. Undecided is not a pass."
+        return _describe_undecided(chosen, some, all_metrics, subject)
     if outcome is Outcome.INVALID:
-        reason = next(iter(first.verdict.reasons), "")
-        verb = "cannot" if count != 1 else "can not"
-        return (
-            f"{of_all[:1].upper()}{of_all[1:]} {verb} be judged: {first.name}{': ' * bool(reason)}{reason}."
-        )
+        return f"{subject} could not be judged on {some}."
     if outcome is Outcome.BASELINE:
-        return f"A baseline was recorded: {metrics}, to compare later sessions with."
-    of_all = f"all {metrics}" if total > 1 else "its metric"
-    return f"{subject} is within budget on {of_all}. The slowest is {_describe_line(lines[0])}."
+        metrics = pluralize(len(lines), "metric")
+        return f"A baseline of {subject} was recorded with {metrics}; no budget applies to it."
+    if waived := sum(line.verdict.waived for line in lines):
+        within = f"{len(lines) - waived} of {pluralize(len(lines), 'metric')}"
+        return f"{subject} is within budget on {within}; {waived} accepted by waiver."
+    return f"{subject} is within budget on {all_metrics}. {_describe_nearest(lines)}"
 
 
-def _describe_line(line: Line) -> str:
-    allowed = "" if line.limit is None else f"; {line.allowed} is allowed"
-    return f"{line.name}, {line.result}{allowed}"
+def _describe_first(lines: Sequence[Line], which: str) -> str:
+    """Return the first of some lines in one sentence, with its limit."""
+    return f"{f'The {which} is ' * (len(lines) > 1)}{lines[0].name}: {_describe_result(lines[0])}."
+
+
+def _describe_nearest(lines: Sequence[Line]) -> str:
+    """Return the line that is nearest to its limit in one sentence."""
+    known = [line for line in lines if line.judged] or lines
+    nearest = max(known, key=lambda line: line.judged.log - (line.limit or 0.0) if line.judged else 0.0)
+    head = "Nearest to its limit is " if len(lines) > 1 else ""
+    return f"{head}{nearest.name}: {_describe_result(nearest)}."
+
+
+def _describe_result(line: Line) -> str:
+    return line.result if line.limit is None else f"{line.result}, {line.allowed} is allowed"
+
+
+def _describe_undecided(chosen: Sequence[Line], some: str, all_metrics: str, subject: str) -> str:
+    if not chosen:
+        return f"No verdict on {subject}, although it is within budget on {all_metrics}: runs were lost."
+    if all(not line.verdict.pairs and line.judged for line in chosen):
+        return f"An estimate, and no verdict. {_describe_first(chosen, 'slowest')}"
+    return f"No verdict yet on {some} of {subject}. {_describe_first(chosen, 'slowest')}"
+
+
+def describe_so_far(lines: Sequence[Line]) -> str:
+    """Return how many of the verdicts have which outcome, such as ``2 over budget, 9 within budget``."""
+    words = {
+        Outcome.OVER: "over budget",
+        Outcome.INVALID: "not judged",
+        Outcome.UNDECIDED: "undecided",
+        Outcome.WITHIN: "within budget",
+        Outcome.BASELINE: "recorded without a budget",
+    }
+    counts = Counter(Outcome.WITHIN if line.verdict.passes else line.outcome for line in lines)
+    parts = [f"{counts[outcome]} {word}" for outcome, word in words.items() if counts[outcome]]
+    return list_names(parts, len(parts)) if parts else ""

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from virtqual.files.wording import Range, format_time, list_names, printable
+from virtqual.files.wording import Range, format_time, list_names, pluralize, printable
 from virtqual.harness.progress import CaseEvent
 from virtqual.report import preflight
 from virtqual.report.console import verbatim
@@ -19,9 +19,9 @@ from virtqual.session.conclusion import describe_failures
 from virtqual.session.lost import list_refusing_failures
 from virtqual.session.session import MAX_LABEL_CHARS, Head, Session
 from virtqual.site import host_records
-from virtqual.verdict import Interval, Outcome, Verdict, texts
+from virtqual.verdict import Outcome, Verdict, texts
 from virtqual.verdict.labels import NATIVE_AND_VIRTUAL
-from virtqual.verdict.notation import format_value
+from virtqual.verdict.notation import format_value, scale_unit
 from virtqual.verdict.outliers import Outlier
 from virtqual.verdict.slow_runs import SlowRuns
 
@@ -149,14 +149,7 @@ class Terminal:
             return
         self.console.print(table_of(verdicts))
         labels = verdicts[0].labels
-        note = f"Percent of the {labels.reference} value; minus is faster."
-        if any(verdict.outcome is Outcome.WITHIN for verdict in verdicts):
-            note += " WITHIN is below budget + margin."
-        if any(verdict.points for verdict in verdicts):
-            note += " A curve's row is the mean over its sizes."
-        if any(verdict.points and verdict.findings for verdict in verdicts):
-            note += " The lines below name the sizes that are over."
-        self._dim(note)
+        self._dim(_explain_table(verdicts))
         for verdict in verdicts:
             if verdict.outcome not in (Outcome.WITHIN, Outcome.BASELINE):
                 self.console.print(Text(verdict.message, style=_STYLE[verdict.outcome.value]))
@@ -258,22 +251,47 @@ def table_of(verdicts: Sequence[Verdict]) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("unit", no_wrap=True)
     table.add_column("change, slower by" if only_change else "slower by", justify="right", no_wrap=True)
+    table.add_column("at most", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("pairs", justify="right", no_wrap=True)
     for verdict in verdicts:
         is_beside = has_overheads and verdict.gate == "change"
-        estimate = verdict.judged if only_change or is_beside else verdict.estimate
-        table.add_row(*_row(verdict, estimate, beside=is_beside))
+        takes_change = only_change or is_beside
+        table.add_row(*_row(verdict, beside=is_beside, has_estimate=not takes_change or bool(verdict.judged)))
+        if verdict.points and verdict.judged:
+            mean = verdict.judged.brief_text(verdict.better)
+            sizes = f"  mean of {pluralize(len(verdict.points), 'size')}"
+            table.add_row(sizes, "", "", "", mean, "", "", "", style="dim")
     return table
 
 
-def _row(verdict: Verdict, estimate: Interval | None, *, beside: bool) -> tuple[str | Text, ...]:
-    values = (format_value(value) for value in (verdict.native, verdict.virtual))
-    shown = estimate.brief_text(verdict.better) if estimate else "-"
+def _row(verdict: Verdict, *, beside: bool, has_estimate: bool) -> tuple[str | Text, ...]:
+    """Return the row of a verdict; one `beside` an overhead is its change, and has no values of its own."""
+    deciding, where = verdict.deciding, f", {verdict.where}" if verdict.where and has_estimate else ""
+    shown, at_most = "-", "-"
+    if has_estimate and deciding.judged:
+        shown, at_most = deciding.judged.brief_text(verdict.better), verdict.at_most
     word = Text(verdict.outcome_text, style=_STYLE[verdict.outcome.value])
+    judged = shown, at_most, word, verdict.pairs_text
     if beside:
-        return ("  change", "", "", "", shown, word, str(verdict.pairs))
-    return (verdict.name, *values, verdict.unit, shown, word, str(verdict.pairs))
+        return (f"  change{where}", "", "", "", *judged)
+    unit, scaled = scale_unit(verdict.unit, deciding.native, deciding.virtual)
+    return (f"{verdict.name}{where}", *map(format_value, scaled), unit, *judged)
+
+
+def _explain_table(verdicts: Sequence[Verdict]) -> str:
+    """Return what the numbers of the table of verdicts are."""
+    note = f"Percent of the {verdicts[0].labels.reference} value, minus is faster"
+    if any(verdict.judged and verdict.judged.is_factor(verdict.better) for verdict in verdicts):
+        note += "; 2x is twice as slow"
+    note += "."
+    if any(verdict.at_most != "-" for verdict in verdicts):
+        note += " At most: budget+margin. WITHIN: all of it below both together; OVER: above the budget."
+    if any(verdict.points for verdict in verdicts):
+        note += " A curve's row is the size nearest to its limit, or the range that is over."
+    if any(verdict.pairs_run > verdict.pairs for verdict in verdicts):
+        note += " Pairs: those that decided, of those that were run."
+    return note
 
 
 def _format_bounds(seconds: Range) -> str:

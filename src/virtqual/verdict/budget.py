@@ -12,7 +12,7 @@ from virtqual.errors import UsageError
 from virtqual.files.datafile import DataModel, Text
 from virtqual.verdict.estimate import Floats
 from virtqual.verdict.metric import Metric, NotNegative, Positive, Target
-from virtqual.verdict.notation import PERCENT, format_percent, sign_of
+from virtqual.verdict.notation import PERCENT, format_percent, format_size, format_sizes, sign_of
 
 Gate = Literal["overhead", "change"]
 Fraction = Annotated[float, Field(gt=0, lt=1), PERCENT]
@@ -32,7 +32,7 @@ class Quantity(DataModel):
     unit: Text
 
     def __str__(self) -> str:
-        return f"{self.value:g} {self.unit}"
+        return f"{self.value:.15g} {self.unit}"
 
 
 class Sizes(DataModel, populate_by_name=True):
@@ -44,7 +44,7 @@ class Sizes(DataModel, populate_by_name=True):
     @model_validator(mode="after")
     def _check_order(self) -> Self:
         if self.low > self.high:
-            raise ValueError(f"sizes run from {self.low:g} down to {self.high:g}: swap them.")
+            raise ValueError(f"sizes run from {self.low:.15g} down to {self.high:.15g}: swap them.")
         return self
 
 
@@ -134,6 +134,15 @@ class Term(Target):
         low, high = self.bounds
         return low <= point <= high
 
+    def describe_sizes(self, unit: str) -> str:
+        """Return its range such as ``from 1 B to 2 MiB`` or ``above 2 MiB, up to 32 MiB``."""
+        if self.sizes is None:
+            return "at other sizes"
+        low, high = self.sizes.low, self.sizes.high
+        if low > 1 and low % 1024 == 1:
+            return f"above {format_size(low - 1, unit)}, up to {format_size(high, unit)}"
+        return f"from {format_sizes(low, high, unit)}"
+
     def contradicts(self, term: Term) -> bool:
         """Return whether both hold for the same results, both at sizes that they name or both at all."""
         has_same_target = (self.metric, self.setting) == (term.metric, term.setting) and (
@@ -152,6 +161,9 @@ class Term(Target):
         """Return the budget with its margin as people read it."""
         slow = f"{1 + self.relative:g}x as slow"
         budget = f"at most {slow if self.relative >= 1 else f'{format_percent(self.relative)} slower'}"
+        if metric.better == "higher" and 0.9 <= self.relative < 1:
+            # Results near it are shown as factors.
+            budget += f", that is {1 / (1 - self.relative):.3g}x as slow"
         if self.absolute is not None and self.at_most is not None:
             word = "more" if metric.better == "lower" else "less"
             budget += f" or {self.absolute} {word}, whichever is larger, up to {format_percent(self.at_most)}"
@@ -178,7 +190,7 @@ class Budget(DataModel):
         for term in self.terms:
             if point is None or term.covers(point):
                 return term
-        raise BudgetError(f"no budget covers size {point:g}.")
+        raise BudgetError(f"no budget covers size {point:.15g}.")
 
     def limits(
         self, metric: Metric, points: tuple[float, ...], native: Floats
@@ -199,7 +211,7 @@ class Budget(DataModel):
         max_margin = np.array([term.max_margin for term in terms]) if self.gate == "change" else margin
         if metric.better == "higher" and np.any(fraction + max_margin >= 1):
             worst = int(np.argmax(fraction + max_margin))
-            size = f" at {points[worst]:g} {metric.axis_unit}" if points else ""
+            size = f" at {format_size(points[worst], metric.axis_unit)}" if points else ""
             raise BudgetError(
                 f"{metric.name}{size}: budget plus margin allow everything to be lost "
                 f"({fraction[worst] + max_margin[worst]:.0%} of {native[worst]:g} {metric.unit})."

@@ -14,7 +14,7 @@ import numpy as np
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.estimate import Floats
 from virtqual.verdict.metric import Metric
-from virtqual.verdict.notation import format_value
+from virtqual.verdict.notation import format_size, format_value
 
 DIGITS = 7
 """Significant digits of the smallest value that count: further ones come from arithmetic."""
@@ -136,7 +136,7 @@ class CoarseClock:
     def describe(self) -> str:
         """Return the step with its shares of value and margin, and what helps."""
         metric = self.metric
-        size = "" if self.size is None else f" at {format_value(self.size)} {metric.axis_unit}"
+        size = "" if self.size is None else f" at {format_size(self.size, metric.axis_unit)}"
         return (
             f"clock too coarse: it shows steps of {format_value(self.step)} {metric.unit}{size}, "
             f"{self.step / self.value:.1%} of {format_value(self.value)} {metric.unit}, more than a third of "

@@ -61,12 +61,14 @@ class Noise:
 class Estimate:
     """An overhead, or the change of one, shape (..., n_columns), with Student's t as its error.
 
+    `weights` are those of the pairs in the mean, shape (n_pairs,); of a change those of the later session.
     `bias` is how far hosts or a clock may have moved the mean, infinite if unknown.
     """
 
     mean: Floats
     variance: Floats
     df: Floats
+    weights: Floats
     bias: Floats | float = 0.0
 
     def tail(self, distance: Floats) -> Floats:

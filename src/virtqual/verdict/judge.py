@@ -14,11 +14,11 @@ import numpy as np
 from virtqual.verdict import rule, texts
 from virtqual.verdict.case import Case
 from virtqual.verdict.clock import MIN_CLOCK_PAIRS
-from virtqual.verdict.estimate import Floats, Noise, append_mean
-from virtqual.verdict.notation import Direction
+from virtqual.verdict.estimate import Noise, append_mean
+from virtqual.verdict.notation import Direction, exp_or_inf, sign_of
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.overhead import Runs
-from virtqual.verdict.pairs import PairingError
+from virtqual.verdict.pairs import PairingError, Series
 from virtqual.verdict.rule import Batch, RuleAnswer, Ruling
 from virtqual.verdict.verdict import Interval, OverRange, Point, Verdict, finite_or_none, rounded
 
@@ -182,6 +182,7 @@ def _build_verdict(
         outcome=decision.outcome,
         unit=metric.unit,
         better=metric.better,
+        axis_unit=metric.axis_unit,
         budget=texts.budget_text(case.budget, metric),
         labels=series.labels,
         next_pairs=decision.next_pairs,
@@ -197,15 +198,15 @@ def _list_numbers(question: _Question, overhead: RuleAnswer, outcome: Outcome) -
     """Return the fields of a verdict that are numbers: of the judged question, and of the overhead."""
     case, answer, series = question.case, question.answer, question.case.series
     places, limits, margins = case.places, case.limits[0], answer.margin
-    native, virtual = series.medians["native"], series.medians["virtual"]
+    values = [_find_values(overhead, column, series) for column in range(len(overhead.native))]
     overheads = _build_intervals(overhead, series.metric.better)
     changes = _build_intervals(answer, series.metric.better) if case.baseline else None
     judged = changes or overheads
     points = tuple(
         Point(
             size=size,
-            native=rounded(native[i]),
-            virtual=rounded(virtual[i]),
+            native=values[i].native,
+            virtual=values[i].virtual,
             overhead=overheads[i],
             judged=judged[i],
             limit=finite_or_none(limits[i]),
@@ -219,23 +220,49 @@ def _list_numbers(question: _Question, overhead: RuleAnswer, outcome: Outcome) -
     return {
         "overhead": overheads[-1],
         "change": changes[-1] if changes else None,
-        "native": _geometric_mean(native),
-        "virtual": _geometric_mean(virtual),
+        "native": values[-1].native,
+        "virtual": values[-1].virtual,
         "limit": float(min(limits)) if has_budget else None,
         "margin": float(min(margins)) if has_budget else None,
         "pairs": answer.used if outcome is Outcome.OVER else len(series.chosen),
+        "pairs_run": len(series.pairs) - len(series.cut_off),
         "boots": len({pair.virtual.boot for pair in series.valid if pair.virtual and pair.virtual.boot}),
         "spread": spread,
         "points": points,
-        "findings": _list_findings(question, judged[0]) if outcome is Outcome.OVER else (),
+        "findings": _list_findings(question, overhead, judged[0]) if outcome is Outcome.OVER else (),
         "native_hosts": native_hosts,
         "virtual_hosts": virtual_hosts,
         "confounded": places.confounded,
     }
 
 
-def _geometric_mean(values: Floats) -> float:
-    return float(values[0]) if len(values) == 1 else float(np.exp(np.mean(np.log(values))))
+class _Values(NamedTuple):
+    """Values of both sides in the metric's unit; their quotient is the estimated ratio."""
+
+    native: float
+    virtual: float
+
+
+def _find_values(overhead: RuleAnswer, column: int, series: Series) -> _Values:
+    """Return the values of both sides at one size, or of the whole curve in its last column.
+
+    Native is the weighted geometric mean over the pairs of the estimate; virtual is that times the estimated
+    ratio: a run that the estimate pulls in is pulled in here, too. Without an estimate (an exchange of hosts
+    that lacks a direction) both are geometric means over all pairs.
+    """
+    native, log = float(overhead.native[column]), float(overhead.bounds[column, 0])
+    if math.isnan(log):
+        native, virtual = append_mean(series.costs(series.valid)).mean(axis=1)[:, column].tolist()
+        log = virtual - native
+    return _values_at(native, log, series.metric.better)
+
+
+def _values_at(native_cost: float, log: float, better: Direction) -> _Values:
+    """Return the values of a native cost and an overhead, both in log units."""
+    sign = sign_of(better)
+    # Nine digits: the quotient is to show the seven of the ratio.
+    costs = native_cost, native_cost + log
+    return _Values(*(rounded(exp_or_inf(sign * cost), digits=9) for cost in costs))
 
 
 def _build_intervals(answer: RuleAnswer, better: Direction) -> list[Interval]:
@@ -243,12 +270,12 @@ def _build_intervals(answer: RuleAnswer, better: Direction) -> list[Interval]:
     return [Interval.build(log, low, high, better) for log, low, high in answer.bounds.tolist()]
 
 
-def _list_findings(question: _Question, scalar: Interval) -> tuple[OverRange, ...]:
+def _list_findings(question: _Question, overhead: RuleAnswer, scalar: Interval) -> tuple[OverRange, ...]:
     """Return the ranges that are over budget, the worst first; of a scalar its interval."""
     series, limits, answer = question.case.series, question.case.limits[0], question.answer
-    metric, native, virtual = series.metric, series.medians["native"], series.medians["virtual"]
+    metric = series.metric
 
-    def build(judged: Interval, sizes: slice) -> OverRange:
+    def build(judged: Interval, values: _Values, sizes: slice) -> OverRange:
         points = series.points[sizes]
         low, high = (points[0], points[-1]) if points else (None, None)
         return OverRange(
@@ -256,18 +283,23 @@ def _list_findings(question: _Question, scalar: Interval) -> tuple[OverRange, ..
             high=high,
             judged=judged,
             limit=float(np.mean(limits[sizes])),
-            native=_geometric_mean(native[sizes]),
-            virtual=_geometric_mean(virtual[sizes]),
+            margin=float(np.mean(answer.margin[sizes])),
+            native=values.native,
+            virtual=values.virtual,
             text=texts.range_text(judged, points, metric),
         )
 
     if not series.points:
-        return (build(scalar, slice(1)),)
+        return (build(scalar, _find_values(overhead, 0, series), slice(1)),)
     findings = []
     for part in sorted(answer.ranges, key=lambda part: np.mean(limits[part.sizes]) - part.mean):
         lower, upper = (float(np.mean(answer.bounds[part.sizes, end])) for end in (1, 2))
         # One size alone may be surely above the mean of the range.
         lower = part.low if part.low <= part.mean else lower
         judged = Interval.build(part.mean, lower, max(part.mean, upper), metric.better)
-        findings.append(build(judged, part.sizes))
+        native, log = part.native, part.mean
+        if question.case.baseline is not None:
+            # The range is of the change, and the values are of the overhead.
+            native, log = (float(np.mean(of[part.sizes])) for of in (overhead.native, overhead.bounds[:, 0]))
+        findings.append(build(judged, _values_at(native, log, metric.better), part.sizes))
     return tuple(findings)

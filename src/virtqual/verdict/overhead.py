@@ -79,7 +79,7 @@ def estimate_overhead(
         boots, boots_df = _boots_variance(x, by_boot, variance, noise)
         parts.append((boots * float(np.sum((weights @ by_boot) ** 2)), boots_df))
     mean = np.einsum("p,...pc->...c", weights, x)
-    return Estimate(mean, *add_variances(parts), 0.0 if matched else places.bias)
+    return Estimate(mean, *add_variances(parts), weights, 0.0 if matched else places.bias)
 
 
 def _boots_variance(x: Floats, by_boot: Floats, pair: Floats, noise: Noise) -> tuple[Floats, float]:
@@ -120,7 +120,8 @@ def _estimate_rotation(runs: Runs, noise: Noise) -> Estimate:
     if rounds > 1:
         by_round = d.reshape(*d.shape[:-2], rounds, places.width, columns).mean(axis=-2)
         parts.append((by_round.var(axis=-2, ddof=1) / rounds, rounds - 1.0))
-    return Estimate(means[1] - means[0], *add_variances(parts), places.bias)
+    # Whole rounds: each host of a side has as many pairs as the others.
+    return Estimate(means[1] - means[0], *add_variances(parts), np.full(pairs, 1 / pairs), places.bias)
 
 
 def estimate_change(runs: Runs, earlier: Runs, noise: Noise, *, convict: bool) -> Estimate | None:
@@ -141,4 +142,4 @@ def estimate_change(runs: Runs, earlier: Runs, noise: Noise, *, convict: bool) -
     if now is None or before is None:
         return None
     parts = ((now.variance, now.df), (before.variance, before.df))
-    return Estimate(now.mean + before.mean, *add_variances(parts), now.bias + before.bias)
+    return Estimate(now.mean + before.mean, *add_variances(parts), now.weights, now.bias + before.bias)

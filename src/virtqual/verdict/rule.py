@@ -87,12 +87,14 @@ _OPEN_RULINGS = (Ruling.TOO_FEW_PAIRS, Ruling.OPEN, Ruling.BOOTS)
 class SizeRange:
     """A contiguous range of sizes that is over budget, with its mean overhead in log units.
 
-    `low` is the highest lower bound of its sizes, or that of the whole curve if no size is over by itself.
+    `low` is the highest lower bound of its sizes, or that of the whole curve if no size is over by itself;
+    `native` the mean logarithm of the native costs in the same pairs, see `RuleAnswer.native`.
     """
 
     sizes: slice
     mean: float
     low: float
+    native: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +113,9 @@ class RuleAnswer:
     #: a series that is OVER the lower bound is that of the conviction. Infinite before the first look, NaN if
     #: there is no estimate.
     bounds: Floats
+    #: The mean logarithm of the native costs, shape (n_columns,): of the same pairs with the same weights as
+    #: the estimate in `bounds`. NaN if there is no estimate.
+    native: Floats
     #: Those of `Batch.find_ranges` if the series is OVER.
     ranges: list[SizeRange]
 
@@ -289,10 +294,11 @@ class Batch:
 
     def answers(self, looks: Sequence[int]) -> list[RuleAnswer]:
         """Return the answers on series with one leading axis, with their bounds from all pairs."""
-        mean, low, high = np.full((3, len(self.used), self.columns), np.nan)
+        mean, low, high, native = np.full((4, len(self.used), self.columns), np.nan)
         if self.pairs and (estimate := self.estimate(..., self.pairs, convict=False)) is not None:
             mean, reach = estimate.mean, estimate.reach(self.beta / len(looks))
             low, high = mean - reach, mean + reach
+            native = self._find_native(..., estimate.weights)
         is_over = self.ruling == Ruling.OVER
         for used, start in {*zip(self.used[is_over].tolist(), self.start[is_over].tolist(), strict=True)}:
             rows = is_over & (self.used == used) & (self.start == start)
@@ -310,10 +316,16 @@ class Batch:
                 self.margin[i, : self.points],
                 self.reach[i, : self.points],
                 bounds[i],
+                native[i],
                 self.find_ranges(i, low[i]) if ruling == Ruling.OVER else [],
             )
             for i, ruling in enumerate(self.ruling)
         ]
+
+    def _find_native(self, rows: Bools | EllipsisType, weights: Floats) -> Floats:
+        """Return the mean logarithm of the native costs of series by the weights of the first pairs."""
+        native: Floats = np.einsum("p,...pc->...c", weights, self.runs.logs[rows][..., 0, : len(weights), :])
+        return native
 
     def find_ranges(self, index: int, low: Floats) -> list[SizeRange]:
         """Return the contiguous ranges in which a series that is OVER is over budget, the worst first.
@@ -326,6 +338,7 @@ class Batch:
         estimate = self.estimate(rows, int(self.used[index]), convict=True, start=int(self.start[index]))
         assert estimate is not None  # the series was convicted by it
         points, limit, mean = self.points, self.limit[index], estimate.mean[0]
+        native = self._find_native(rows, estimate.weights)[0, :points]
         standing = ((mean - limit) / np.sqrt(estimate.variance[0]))[:points]
         is_over = low[:points] >= limit[:points] - 1e-9
         total = np.append(0.0, np.cumsum(standing))
@@ -336,7 +349,9 @@ class Batch:
                 key=lambda ends: (total[ends[1]] - total[ends[0]]) / math.sqrt(ends[1] - ends[0]),
             )
             lower = float(np.max(low[i:j])) if np.any(is_over[i:j]) else float(low[-1])
-            ranges.append(SizeRange(slice(i, j), float(np.mean(mean[i:j])), lower))
+            ranges.append(
+                SizeRange(slice(i, j), float(np.mean(mean[i:j])), lower, float(np.mean(native[i:j])))
+            )
             free[max(i - 1, 0) : j + 1] = False
         return ranges
 

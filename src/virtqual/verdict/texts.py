@@ -16,7 +16,15 @@ from virtqual.verdict.case import Case
 from virtqual.verdict.estimate import Floats
 from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, Labels
 from virtqual.verdict.metric import Metric
-from virtqual.verdict.notation import describe_slowdown, format_percent, format_value, sign_of
+from virtqual.verdict.notation import (
+    describe_sizes,
+    describe_slowdown,
+    format_percent,
+    format_size,
+    format_value,
+    scale_unit,
+    sign_of,
+)
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.pairs import SIDES, Series
 from virtqual.verdict.rule import FLOOR, LOOKS, MIN_BOOTS, RuleAnswer, Ruling
@@ -41,17 +49,11 @@ def message(verdict: Verdict, metric: Metric, margin_note: str = "") -> str:
     head = f"{verdict.outcome.value} {verdict.series.removesuffix('@')}"
     if verdict.native is None or verdict.virtual is None:
         return f"{head}: {'; '.join(verdict.reasons) or 'no pair was measured'}"
-    native, virtual, estimate = verdict.native, verdict.virtual, ""
+    estimate = ""
     if verdict.findings:
         estimate = " " + " and ".join(finding.text for finding in verdict.findings)
-        native, virtual = verdict.findings[0].native, verdict.findings[0].virtual
-    elif judged := verdict.estimate:
-        estimate = f" {judged.text(metric.better)}"
-        if verdict.points:
-            worst = max(verdict.points, key=lambda point: point.judged.log - (point.limit or 0.0))
-            size = f"{format_value(worst.size)} {metric.axis_unit}"
-            slowdown = describe_slowdown(worst.judged.log, metric.better)
-            estimate += f" over {len(verdict.points)} sizes, worst {slowdown} at {size}"
+    elif verdict.estimate:
+        estimate = f" {_estimate_text(verdict, metric)}"
     is_baseline = verdict.outcome is Outcome.BASELINE
     labels = verdict.labels
     subject = f"{'baseline recorded, ' * is_baseline}{labels.candidate} is"
@@ -59,32 +61,43 @@ def message(verdict: Verdict, metric: Metric, margin_note: str = "") -> str:
         subject = "change of the overhead since the earlier session:"
     allowed = "change allowed" if verdict.gate == "change" else "budget"
     budget = "" if is_baseline else f"{allowed} {verdict.budget}{margin_note}; "
-    values = (
-        f"{labels.reference} {format_value(native)}, {labels.candidate} {format_value(virtual)} {metric.unit}"
-    )
-    pairs = pluralize(verdict.pairs, "pair") + " of one boot" * (verdict.boots == 1)
+    deciding = verdict.deciding
+    unit, (native, virtual) = scale_unit(metric.unit, deciding.native, deciding.virtual)
+    values = f"{labels.reference} {format_value(native)}, {labels.candidate} {format_value(virtual)} {unit}"
+    plural = "" if max(verdict.pairs, verdict.pairs_run) == 1 else "s"
+    pairs = f"{verdict.pairs_text} pair{plural}" + " of one boot" * (verdict.boots == 1)
     text = f"{head}: {subject}{estimate}; {values}; {budget}{pairs}"
     return text + ("\n" + "; ".join(verdict.reasons) if verdict.reasons else "")
+
+
+def _estimate_text(verdict: Verdict, metric: Metric) -> str:
+    """Return the estimate; of a curve that of the size that decides, the largest one, and the mean."""
+    deciding, mean = verdict.deciding, verdict.estimate
+    if mean is None or deciding.low is None:
+        return verdict.text
+    worst = max(verdict.points, key=lambda point: point.judged.log)
+    count = f"{len(verdict.points)} sizes"
+    if worst.size == deciding.low:
+        of_all = f"the largest of {count}"
+    else:
+        largest = describe_slowdown(worst.judged.log, metric.better)
+        size = format_size(worst.size, metric.axis_unit)
+        of_all = f"the nearest to its limit of {count}, the largest is {largest} at {size}"
+    return f"{verdict.text}, {of_all}, the mean {describe_slowdown(mean.log, metric.better)}"
 
 
 def budget_text(budget: Budget, metric: Metric) -> str:
     """Return budget and margin, of several ranges of sizes each with its range."""
     if len(budget.terms) == 1:
         return budget.terms[0].text(metric)
-    ranges = [
-        f"{term.sizes.low:g} to {term.sizes.high:g} {metric.axis_unit}" if term.sizes else "at other sizes"
-        for term in budget.terms
-    ]
-    return "; ".join(f"{term.text(metric)} {sizes}" for term, sizes in zip(budget.terms, ranges, strict=True))
+    return "; ".join(f"{term.text(metric)} {term.describe_sizes(metric.axis_unit)}" for term in budget.terms)
 
 
 def range_text(judged: Interval, points: Sequence[float], metric: Metric) -> str:
     """Return such as ``22.0% slower (17.0% to 27.0%) from 16 to 128 B``; of a scalar without sizes."""
     if not points:
         return judged.text(metric.better)
-    low, high = format_value(points[0]), format_value(points[-1])
-    sizes = f"at {low}" if len(points) == 1 else f"from {low} to {high}"
-    return f"{judged.text(metric.better)} {sizes} {metric.axis_unit}"
+    return f"{judged.text(metric.better)} {describe_sizes(points[0], points[-1], metric.axis_unit)}"
 
 
 def margin_note(case: Case, answer: RuleAnswer) -> str:
@@ -234,7 +247,7 @@ def _noise_text(case: Case, answer: RuleAnswer) -> str:
     """Return that the noise hides the margin, and how many pairs it would need."""
     series, reach, margin = case.series, answer.reach, answer.margin
     worst = int(np.argmax(reach / margin))
-    size = f" at {format_value(series.points[worst])} {series.metric.axis_unit}" if series.points else ""
+    size = f" at {format_size(series.points[worst], series.metric.axis_unit)}" if series.points else ""
     reached, allowed = (_share_of_native(case, distance)[worst] for distance in (reach, margin))
     wide = f"{reached:.1%}{size}, the margin is {allowed:.1%}"
     if case.baseline is not None:

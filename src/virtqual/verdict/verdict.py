@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from pydantic import BaseModel, Field
 from pydantic.json_schema import SkipJsonSchema
@@ -12,9 +13,12 @@ from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, Labels
 from virtqual.verdict.notation import (
     Bounds,
     Direction,
+    describe_limit,
+    describe_sizes,
     describe_slowdown,
     describe_slowdown_briefly,
     exp_or_inf,
+    has_factor,
 )
 from virtqual.verdict.outcome import Outcome
 
@@ -63,9 +67,13 @@ class Interval(_Stored):
         """Return by how much virtual is slower, such as ``22% (17 to 27%)``."""
         return describe_slowdown_briefly(self.log, better, self.bounds)
 
+    def is_factor(self, better: Direction) -> bool:
+        """Return whether it is shown as a factor."""
+        return has_factor(better, self.log, *(self.bounds or ()))
+
 
 class Point(_Stored):
-    """One size of a curve: medians in the metric's unit; limit and margin in log units, None if unknown."""
+    """One size of a curve: values as those of `Verdict`; limit and margin in log units, None if unknown."""
 
     size: float
     native: float
@@ -77,15 +85,34 @@ class Point(_Stored):
 
 
 class OverRange(_Stored):
-    """A range of sizes that is over budget, with its means; `low` and `high` are None for a scalar."""
+    """A range of sizes that is over budget, with its means; `low` and `high` are None for a scalar.
+
+    The values are those of the pairs that convicted it.
+    """
 
     low: float | None
     high: float | None
     judged: Interval
     limit: float
+    margin: float | None = None
     native: float
     virtual: float
     text: str
+
+
+class Deciding(NamedTuple):
+    """The numbers that decide a verdict: of a scalar, of a size, or of a range of sizes from `low` to `high`.
+
+    Limit and margin are in log units, and values in the metric's unit.
+    """
+
+    judged: Interval | None
+    limit: float | None
+    margin: float | None
+    native: float | None
+    virtual: float | None
+    low: float | None = None
+    high: float | None = None
 
 
 class Verdict(_Stored, frozen=False):
@@ -97,7 +124,11 @@ class Verdict(_Stored, frozen=False):
     outcome: Outcome
     unit: str
     better: Direction
-    #: Medians in the unit, of a curve the geometric means over its sizes; None without a valid pair.
+    #: Unit of a curve's sizes; empty for a scalar.
+    axis_unit: str = ""
+    #: In the unit; None without a valid pair. Native is the geometric mean over the pairs of the estimate,
+    #: with their weights, and virtual is that times `overhead.ratio`. Of a curve both are geometric means over
+    #: the sizes.
     native: float | None = None
     virtual: float | None = None
     #: Over the whole curve.
@@ -110,6 +141,8 @@ class Verdict(_Stored, frozen=False):
     margin: float | None = None
     #: Pairs that the verdict rests on.
     pairs: int = 0
+    #: All pairs that were run, also those that do not count; 0 if unknown.
+    pairs_run: int = 0
     #: Pairs that the next decision needs; None if no decision follows.
     next_pairs: int | None = None
     #: The side that runs first in each pair that is lacking, N or V; empty if hosts take turns by themselves.
@@ -171,8 +204,55 @@ class Verdict(_Stored, frozen=False):
 
     @property
     def text(self) -> str:
-        """The estimate in words; ``-`` without one."""
-        return self.estimate.text(self.better) if self.estimate else "-"
+        """The estimate that decides, in words, of a curve with its size or range; ``-`` without one."""
+        judged = self.deciding.judged
+        return f"{judged.text(self.better)} {self.where}".rstrip() if judged else "-"
+
+    @property
+    def at_most(self) -> str:
+        """Budget and margin of what decides, in the form of its estimate: ``60+10%``; ``-`` without one."""
+        deciding = self.deciding
+        if deciding.limit is None:
+            return "-"
+        as_factor = deciding.judged is not None and deciding.judged.is_factor(self.better)
+        return describe_limit(deciding.limit, deciding.margin, self.better, as_factor=as_factor)
+
+    @property
+    def pairs_text(self) -> str:
+        """The number of pairs that count, such as ``4``, or ``4 of 6`` if others were run."""
+        return f"{self.pairs} of {self.pairs_run}" if self.pairs_run > self.pairs else str(self.pairs)
+
+    @property
+    def where(self) -> str:
+        """The size or range of a curve that decides, such as ``at 8 B``; empty of a scalar."""
+        deciding = self.deciding
+        if deciding.low is None or deciding.high is None:
+            return ""
+        return describe_sizes(deciding.low, deciding.high, self.axis_unit)
+
+    @property
+    def deciding(self) -> Deciding:
+        """What decides: the worst range that is OVER, else the size of a curve that is nearest to its limit.
+
+        That is the size farthest above its limit if one is above it; of a scalar, or of a curve whose details
+        are not there (`without_details`), it is the estimate.
+        """
+        if self.findings:
+            worst = self.findings[0]
+            return Deciding(
+                worst.judged, worst.limit, worst.margin, worst.native, worst.virtual, worst.low, worst.high
+            )
+        # A limit of the change is none of the overhead that is shown without a change.
+        has_limit = self.judged is not None
+        if self.points:
+            nearest = max(
+                self.points, key=lambda point: point.judged.log - (point.limit or 0.0 if has_limit else 0.0)
+            )
+            limits = (nearest.limit, nearest.margin) if has_limit else (None, None)
+            values = nearest.native, nearest.virtual, nearest.size, nearest.size
+            return Deciding(nearest.judged, *limits, *values)
+        limits = (self.limit, self.margin) if has_limit else (None, None)
+        return Deciding(self.estimate, *limits, self.native, self.virtual)
 
     @property
     def worst(self) -> Interval | None:
@@ -207,6 +287,6 @@ def finite_or_none(value: float) -> float | None:
     return rounded(value) if math.isfinite(value) else None
 
 
-def rounded(value: float) -> float:
+def rounded(value: float, digits: int = 7) -> float:
     """Return a number with the digits that are stored."""
-    return float(f"{value:.7g}")
+    return float(f"{value:.{digits}g}")

@@ -32,8 +32,8 @@ def make_file(*answers, **more):
     ("log", "outcome", "code", "said"),
     [
         (0.0, "WITHIN", 0, "is within budget on its metric."),
-        (0.4, "OVER", 1, "is over budget on the only metric."),
-        (0.07, "UNDECIDED", 3, "No verdict yet on the only metric"),
+        (0.4, "OVER", 1, "is over budget on its metric."),
+        (0.07, "UNDECIDED", 3, "No verdict yet on its metric of the build."),
     ],
 )
 def test_the_answer_is_first_with_its_limit(judge, log, outcome, code, said):
@@ -72,7 +72,7 @@ def test_what_was_compared_and_what_cannot_be_told_apart_is_said(judge):
 def test_the_worst_session_of_a_file_answers_for_it(judge):
     page = render_html(make_file(judge(0.0), judge(0.4)))
     assert page.index("OVER</span>") < page.index("<main>")
-    assert [name for name in ("s0", "s1") if f">{name}</h2>" in page] == ["s0", "s1"]
+    assert re.findall(r"<h2 [^>]*>(s\d: \w+)</h2>", page) == ["s0: WITHIN", "s1: OVER"]
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)

@@ -56,8 +56,9 @@ def test_markdown_is_a_table_and_nothing_else_in_it_is_markup():
     written = machines.markdown_of(make_session(results, pairs=12))
     tokens = MarkdownIt("commonmark").enable("table").parse(written)
     cells = [tokens[i + 1] for i, token in enumerate(tokens) if token.type == "td_open"]
-    assert [cells[1].content, cells[-1].content] == ["OVER", "4"]
-    assert cells[3].content == "at most 5%"
+    table, sides = cells[:8], cells[8:]
+    assert [table[1].content, table[3].content, table[-1].content] == ["OVER", "at most 5%", "4 of 12"]
+    assert sides[0].content == "hypervisor"
     assert cells[0].children is not None
     assert {child.type for child in cells[0].children} <= {"text", "text_special"}
     assert "".join(child.content for child in cells[0].children) == "x_y a | b `c` <b> *d* [e](f)"
