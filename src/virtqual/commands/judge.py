@@ -24,7 +24,6 @@ from virtqual.references import project_references
 from virtqual.report.console import verbatim
 from virtqual.report.judged import JudgedFile, check_name, write_report
 from virtqual.report.lines import SessionLine, VerdictLine
-from virtqual.report.summary import Words
 from virtqual.report.terminal import Terminal
 from virtqual.session.conclusion import EXIT_CODES
 from virtqual.session.held_back import ADVICE, UNKNOWN_HOSTS, estimate, hold_back, state_same_host
@@ -259,7 +258,7 @@ def _make_report(judged: Judged, loaded: Loaded, cases: Mapping[str, Sequence[Ca
     return JudgedFile(
         title=loaded.name,
         judged=judged,
-        labels=Words(*loaded.labels),
+        labels=loaded.labels,
         series=series,
         facts=loaded.facts,
         about={"file": loaded.name, "format": loaded.kind, "judged on": f"{date.today()}"}

@@ -343,8 +343,29 @@ def test_its_keys_are_a_contract(curve):
     plain = json.loads(record.model_dump_json())
     assert list(plain) == [
         *("metric", "setting", "gate", "outcome", "unit", "better", "axis_unit", "native", "virtual"),
-        *("overhead", "change", "budget", "limit", "margin", "pairs", "pairs_run", "next_pairs", "next_order", "boots"),
-        *("spread", "points", "findings", "reasons", "waiver", "waived", "hosts", "native_hosts", "virtual_hosts"),
+        *(
+            "overhead",
+            "change",
+            "budget",
+            "limit",
+            "margin",
+            "pairs",
+            "pairs_run",
+            "next_pairs",
+            "next_order",
+            "boots",
+        ),
+        *(
+            "spread",
+            "points",
+            "findings",
+            "reasons",
+            "waiver",
+            "waived",
+            "hosts",
+            "native_hosts",
+            "virtual_hosts",
+        ),
         *("confounded", "message"),
     ]
     assert list(plain["overhead"]) == ["log", "lower", "upper", "ratio", "low", "high"]
