@@ -9,7 +9,6 @@ from pathlib import Path
 
 from virtqual.errors import UsageError
 from virtqual.formats import recognise, sides
-from virtqual.formats.columns import SIDE_NAMES
 from virtqual.formats.found import Found, FoundRun, Wanted
 from virtqual.formats.series import make_series
 from virtqual.formats.turns import check_turns
@@ -80,11 +79,10 @@ def load_file(
         "native": {label: chosen[0], **found.facts},
         "virtual": {label: chosen[1], **found.facts},
     }
-    is_known = all(name.lower() in SIDE_NAMES for name in chosen)
     commands = (chosen[0], chosen[1]) if label == "command" else None
     return _make(
         str(file), file.name, found.kind, runs, label, wanted, found, labels,
-        notes if not is_known or note else list(found.notes), facts, commands, paired=paired,
+        notes, facts, commands, paired=paired,
     )  # fmt: skip
 
 

@@ -287,5 +287,9 @@ def read_budget(value: str | float) -> float:
         is_factor = number > 1 or (number == 1 and not isinstance(value, str))
         fraction = number - 1 if is_factor else number if number < 0.5 else math.nan
     if not (isinstance(fraction, float) and 0 <= fraction < 1):
-        raise ValueError(f"{value} is no budget or margin: write 5%, from 0% to below 100%")
+        more = ""
+        if isinstance(fraction, float) and fraction >= 1:
+            more = ", which is twice the time, or no rate at all; more needs a class of budgets "
+            "(references/budgets)"
+        raise ValueError(f"{value} is no budget or margin: write 5%, from 0% to below 100%{more}")
     return fraction

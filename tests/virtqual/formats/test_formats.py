@@ -145,7 +145,7 @@ def test_runs_in_turns_are_pairs_and_blocks_are_not():
 @pytest.mark.parametrize(
     ("unit", "better"),
     [
-        ("s", "lower"), ("us", "lower"), ("seconds", "lower"), ("MB/s", "higher"), 
+        ("s", "lower"), ("us", "lower"), ("seconds", "lower"), ("MB/s", "higher"),
         ("Gflops/seconds", "higher"),
         ("GFLOPS", "higher"), ("it/s", "higher"), ("IOPS", "higher"), ("Messages/s", "higher"),
         ("ns/day", "higher"), ("s/step", None), ("", None), ("%", None),
