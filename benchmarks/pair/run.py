@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import os
 import random
 import stat
 import subprocess
@@ -13,6 +14,9 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+
+import virtqual.commands.pair  # noqa: F401 - before the first fork
+from virtqual.cli import app
 
 BUDGET, MARGIN = 5.0, 3.0
 #: Standard deviation of a planted value.
@@ -99,17 +103,38 @@ def make_spin(calibrated):
     return plant_spin
 
 
+def call(words, directory):
+    """Run `virtqual` in a process of its own, and return its exit code.
+
+    The process is a fork of this one, which has imported what the command needs: that takes longer than
+    to measure.
+    """
+    if pid := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    code = 5
+    try:
+        os.chdir(directory)
+        for name, descriptor in (("stdout", 1), ("stderr", 2)):
+            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT, 0o666), descriptor)
+        app(words)
+    except SystemExit as error:
+        code = int(error.code or 0)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
 def measure(plant, truth, seed):
     """Run the command once; return the outcome, the number of valid pairs, and what was lost."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         words = [*plant(directory, truth, seed), *truth.more, "--json", "--csv", "it.csv"]
         words += ["--budget", f"{BUDGET:g}%", "--margin", f"{MARGIN:g}%", "--timeout", str(TIMEOUT_S)]
-        command = [sys.executable, "-c", "from virtqual.cli import app; app()", "pair", *words]
-        done = subprocess.run(command, cwd=directory, capture_output=True, encoding="utf-8", check=False)
-        if done.returncode not in (0, 1, 3, 4):
-            raise SystemExit(f"exit code {done.returncode}: {' '.join(command)}\n{done.stderr}")
-        series, session = map(json.loads, done.stdout.splitlines())
+        code = call(["pair", *words], directory)
+        if code not in (0, 1, 3, 4):
+            raise SystemExit(f"exit code {code}: {words}\n{(directory / 'stderr').read_text()}")
+        series, session = map(json.loads, (directory / "stdout").read_text("utf-8").splitlines())
     lost = session["slow_runs"]["virtual_lost"]
     return {"outcome": session["outcome"], "pairs": series["pairs"], "lost": lost}
 
