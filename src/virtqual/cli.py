@@ -52,7 +52,7 @@ from virtqual.files.wording import suggest
 #: Commands in modules of `virtqual.commands`, by their heading in the help.  They are imported on demand,
 #: since code that judges takes a second to import.
 HEADINGS = {
-    "Measure and judge": "qualify preflight sweep judge",
+    "Measure and judge": "qualify pair judge preflight sweep",
     "Look at sessions": "list show report compare history status",
     "Describe a system": "site system stack setup inputs propose identity host",
     "Records": "check schema",

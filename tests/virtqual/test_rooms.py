@@ -18,9 +18,9 @@ FLOORS = [
     {"runs"},
     {"preflight"},
     {"session"},
-    {"history", "harness"},
+    {"history", "harness", "formats"},
     {"report"},
-    {"qualify"},
+    {"pair", "qualify"},
     {"checks", "commands"},
     {"cli"},
 ]

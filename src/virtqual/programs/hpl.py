@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from virtqual.programs.text import (
     OutputError,
     ProgramName,
+    find_all,
     find_step,
     number,
     positive,
@@ -67,6 +68,28 @@ def read_system(program: ProgramName, text: str) -> HplRun:
     n, block, p, q = (whole_number(program, row[group], "result line") for group in range(1, 5))
     _check_rate(program, n, row[5], row[6])
     return HplRun(n, block, p, q, positive(program, row[6], "rate"))
+
+
+def parse_all(text: str) -> dict[str, list[HplRun]]:
+    """Return the solved systems of an output by variant (such as ``WR11C2R4``); the residual of each passed.
+
+    Builds that print no residuals are refused.
+    """
+    rows = find_all(_ROW.replace(r"W[RC]\w+", r"(W[RC]\w+)"), text)
+    residuals = [match.groups() for match in find_all(_RESIDUAL, text)]
+    if not rows:
+        single(NAME, _ROW, text, "result line")
+    if len(residuals) < len(rows):
+        raise OutputError(NAME, f"{len(rows)} results, but {len(residuals)} residuals: was it cut off?")
+    for residual, word in residuals:
+        if word != "PASSED" or not 0 <= number(NAME, residual, "residual") < _THRESHOLD:
+            raise OutputError(NAME, f"residual {residual} {word}")
+    runs: dict[str, list[HplRun]] = {}
+    for variant, *cells in (row.groups() for row in rows):
+        n, block, p, q = (whole_number(NAME, cell, "result line") for cell in cells[:4])
+        _check_rate(NAME, n, cells[4], cells[5])
+        runs.setdefault(variant, []).append(HplRun(n, block, p, q, positive(NAME, cells[5], "rate")))
+    return runs
 
 
 def count_operations(n: int) -> float:

@@ -10,7 +10,9 @@ from typing import Any
 from virtqual.programs.text import (
     OutputError,
     ProgramName,
+    check_product,
     date,
+    find_all,
     number,
     positive,
     read_json,
@@ -92,6 +94,29 @@ def parse(text: str) -> IorRun:
         raise OutputError(IOR, "it did not write once and read once")
     date(IOR, ended, "%a %b %d %H:%M:%S %Y", "end")
     return IorRun(version, parameters, tasks, _read_size(IOR, capacity), rates["write"], rates["read"])
+
+
+def parse_rates(text: str) -> tuple[dict[str, float], int]:
+    """Return MB/s by access of a run of IOR, from its JSON or its text, and the number of tasks.
+
+    Of several repetitions it is the best one, which IOR calls Max.
+    """
+    if text.lstrip().startswith("{"):
+        run = parse(text)
+        return {"write": run.write, "read": run.read}, run.tasks
+    rates = {}
+    for access in ("Write", "Read"):
+        found = find_all(rf"^Max {access}: +(\S+) MiB/sec \((\S+) MB/sec\)$", text)
+        if len(found) > 1:
+            raise OutputError(IOR, f"'Max {access}' appears {len(found)} times, expected once")
+        # Of an access that was not asked for, it is 0.
+        if found and number(IOR, found[0][2], access):
+            check_product(IOR, access, found[0][2], found[0][1], "1.048576")
+            rates[access.lower()] = positive(IOR, found[0][2], access)
+    if not rates:
+        raise OutputError(IOR, "no lines 'Max Write' and 'Max Read' with rates")
+    tasks = find_all(r"^(?:tasks|Number of tasks|clients) *[:=] *(\d+)\b", text)
+    return rates, int(tasks[0][1]) if tasks else 0
 
 
 def _list_results(results: list[Any]) -> dict[str, dict[str, Any]]:

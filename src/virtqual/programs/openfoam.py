@@ -12,6 +12,7 @@ from virtqual.programs.text import (
     NUMBER,
     OutputError,
     ProgramName,
+    find_all,
     number,
     refuse_lines,
     refuse_not_finite,
@@ -95,6 +96,31 @@ class OpenfoamRun:
     version: str
     processes: int
     clock_time: int
+
+
+@dataclass(frozen=True)
+class SolverTime:
+    """A run of any solver: its name, its time steps, and the whole seconds from its start to the last one."""
+
+    solver: str
+    processes: int
+    steps: int
+    clock_time: int
+
+
+def parse_time(text: str) -> SolverTime:
+    """Read the log of exactly one run of any solver that came to its end."""
+    refuse_lines(NAME, "--> FOAM FATAL", text)
+    solver = single(NAME, r"^Exec +: (\S+)", text, "line 'Exec'")[1].rpartition("/")[2]
+    processes = int(single(NAME, r"^nProcs : (\d+)$", text, "number of processes")[1])
+    single(NAME, r"^End$", text, "end")
+    times = find_all(r"^ExecutionTime = \S+ s  ClockTime = (\d+) s$", text)
+    if not times:
+        raise OutputError(NAME, "no line 'ExecutionTime = ... ClockTime = ...'")
+    clock_time = int(times[-1][1])
+    if not clock_time:
+        raise OutputError(NAME, "it took less than a second, and its log has whole seconds")
+    return SolverTime(solver, processes, len(times), clock_time)
 
 
 def parse(text: str, steps: int) -> OpenfoamRun:

@@ -10,7 +10,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from virtqual.programs.text import OutputError, ProgramName, check_product, check_sizes, positive, single
+from virtqual.programs.text import (
+    OutputError,
+    ProgramName,
+    check_product,
+    check_sizes,
+    line_of,
+    positive,
+    single,
+)
 
 NAME = ProgramName("OSU", "versions 5 to 7 with buffers of the host")
 # Column by header; the header has the unit (us, MB/s with 1 MB = 10^6 bytes, messages/s).
@@ -33,6 +41,26 @@ _NOTE = re.compile(
     r"# Datatype: MPI_\w+\.|# \[ pairs: [0-9]+ \] \[ window size: [0-9]+ \]"
     r"|# \w+/\w+: allocated [0-9]+ bytes at 0x[0-9a-f]+"
 )
+#: The title of any version, which some print twice.
+TITLE = r"^# OSU (?!.*: )(\S+) (.+?) v(\d+\.\d\S*) *$(?:\n# OSU \1 \2 v\3 *$)?"
+#: Units of the first column after the size, by its header in versions 3 to 7.
+_FIRST_COLUMNS = {
+    **dict.fromkeys(("Latency (us)", "Avg Latency(us)", "Avg Lat(us)", "Overall(us)", "Latency(us)"), "us"),
+    **dict.fromkeys(("Bandwidth (MB/s)", "MB/s"), "MB/s"),
+}
+
+
+@dataclass(frozen=True)
+class OsuTable:
+    """The first column of a table of any benchmark and version, in `unit` by message size in bytes.
+
+    A benchmark without sizes, such as a barrier, has one value of the size None.
+    """
+
+    benchmark: str
+    unit: str
+    values: dict[int | None, float]
+    pairs: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,6 +102,46 @@ def parse(text: str, first: int, last: int) -> OsuRun:
     if "messages" in columns:
         pairs = int(single(NAME, r"^# \[ pairs: (\d+) \] \[ window size: \d+ \]$", text, "pairs")[1])
     return OsuRun(title[1], title[2], columns, pairs)
+
+
+def parse_table(text: str) -> OsuTable:
+    """Read the table of one benchmark of any version, with any sizes, among lines of other programs."""
+    title = single(NAME, TITLE, text, "title")
+    below = text[title.end() :]
+    heads = "|".join(map(re.escape, sorted(_FIRST_COLUMNS, key=len, reverse=True)))
+    head = single(NAME, rf"^# (Size +)?({heads})(?: .*)?$", below, "header of a table of host buffers")
+    first_line = line_of(text, title.end() + head.end()) + 1
+    rows = _find_rows(below[head.end() + 1 :].split("\n"), first_line, has_size=bool(head[1]))
+    values: dict[int | None, float] = {}
+    for line, words in rows:
+        size = int(words[0]) if head[1] else None
+        if values and (size is None or size <= max(known for known in values if known is not None)):
+            raise OutputError(NAME, f"line {line}: the sizes do not rise")
+        values[size] = positive(NAME, words[1 if head[1] else 0], f"value in line {line}")
+    if not values:
+        raise OutputError(NAME, f"the table has no rows (line {first_line})")
+    pairs = re.search(r"^# \[ pairs: (\d+) \]", below, re.MULTILINE)
+    return OsuTable(title[2], _FIRST_COLUMNS[head[2]], values, int(pairs[1]) if pairs else 0)
+
+
+def _find_rows(lines: list[str], first_line: int, *, has_size: bool) -> list[tuple[int, list[str]]]:
+    """Return number and words of the rows of a table; other lines may follow it, but not interrupt it."""
+    row = re.compile(r"\d+( +-?\d+(\.\d+)?)+" if has_size else r" *-?\d+\.\d+( +-?\d+(\.\d+)?)*", re.ASCII)
+    rows: list[tuple[int, list[str]]] = []
+    other = 0
+    for number, line in enumerate(map(str.rstrip, lines), first_line):
+        if row.fullmatch(line):
+            if other:
+                raise OutputError(NAME, f"line {other} interrupts the table")
+            rows.append((number, line.split()))
+        elif line and not line.startswith("#") and not other:
+            other = number
+    # All values of a column have the same decimals; one with fewer was cut off.
+    decimals = [[len(word.partition(".")[2]) for word in words] for _, words in rows]
+    for (number, _), own in zip(rows, decimals, strict=True):
+        if own != decimals[0]:
+            raise OutputError(NAME, f"line {number} is cut off, or has other columns than the rows above")
+    return rows
 
 
 def _column_names(header: str, line: int) -> list[str]:

@@ -12,6 +12,7 @@ from virtqual.programs.text import (
     ProgramName,
     check_product,
     check_sizes,
+    find_all,
     number,
     positive,
     single,
@@ -69,6 +70,12 @@ def parse_each(text: str, sizes: Sequence[int]) -> PerftestRun:
         for name in runs[0].columns
     }
     return replace(runs[0], columns=columns)
+
+
+def parse_any(text: str) -> PerftestRun:
+    """Read the client's output of one run, over the sizes of its own table."""
+    single(NAME, "|".join(f"(?:{head})" for head in _HEADS.values()), text, "column headers")
+    return parse(text, [int(row[1]) for row in find_all(r"^ (\d{1,10}) +\d+ +\S.*$", text)])
 
 
 def parse(text: str, sizes: Sequence[int]) -> PerftestRun:

@@ -101,6 +101,35 @@ def parse(text: str) -> PgbenchRun:
     return PgbenchRun(version, script, mode=mode, rate=rate, offered=offered, **counts)
 
 
+@dataclass(frozen=True)
+class PgbenchRate:
+    """Transactions a second of a closed loop, without the time of connecting."""
+
+    script: str
+    scale: int
+    clients: int
+    rate: float
+
+
+def parse_rate(text: str) -> PgbenchRate:
+    """Read what pgbench of any version printed, in which no transaction failed."""
+    refuse_lines(NAME, _ABORTED, text)
+    refuse_lines(NAME, r"^number of failed transactions: [1-9]", text)
+    if find_all("^rate limit", text):
+        raise OutputError(NAME, "with a rate limit (-R) its transactions a second are those that were asked")
+
+    def find_value(label: str) -> str:
+        return single(NAME, rf"^{label}: (.+)$", text, label)[1]
+
+    pattern = r"^tps = (\S+) \((?:without initial connection time|excluding connections establishing)\)$"
+    return PgbenchRate(
+        find_value("transaction type"),
+        whole_number(NAME, find_value("scaling factor"), "scaling factor"),
+        whole_number(NAME, find_value("number of clients"), "number of clients"),
+        positive(NAME, single(NAME, pattern, text, "tps")[1], "tps"),
+    )
+
+
 def _check_closed_loop(head: str, clients: int, rate: float) -> None:
     """Raise OutputError unless rate and latency keep all clients busy.
 

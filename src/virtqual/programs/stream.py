@@ -60,3 +60,21 @@ def parse(text: str) -> StreamRun:
         best[kernel] = rate
         mean[kernel] = arrays * bytes_each / average / 1e6
     return StreamRun(version, bytes_each, int(threads), best, mean)
+
+
+def parse_rates(text: str) -> dict[str, float]:
+    """Return the best rates by kernel in MB/s of a run of any version, in C or Fortran."""
+    refuse_lines(NAME, r"Failed Validation|errors? in (?:a|b|c)\b", text)
+    single(
+        NAME, r"^Function +(?:Best )?Rate \(?MB/s\)? +(?:Avg|RMS) time +Min time +Max time$", text, "header"
+    )
+    single(NAME, r"^ ?Solution Validates.*$", text, "validated solution")
+    rates = {}
+    for kernel in ARRAYS:
+        row = single(NAME, rf"^{kernel.capitalize()}: *(.*)$", text, f"row of {kernel}")[1].split()
+        if len(row) != 4:
+            raise OutputError(NAME, f"the row of {kernel} has {len(row)} columns, not 4")
+        rates[kernel], _, shortest, longest = (positive(NAME, value, kernel) for value in row)
+        if shortest > longest:
+            raise OutputError(NAME, f"{kernel}: the shortest time {row[2]} s is above the longest {row[3]} s")
+    return rates

@@ -5,19 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import math
-import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TypeAlias
 
 from virtqual.files.wording import printable
 from virtqual.references import project_references
+from virtqual.report.answer import describe_code, describe_session, list_unmeasured
+from virtqual.report.markdown import escape, make_list, make_table, make_verdict_table
+from virtqual.report.nodes import describe_sides
+from virtqual.report.summary import sort_lines
 from virtqual.session.judge import admitted_of
 from virtqual.session.measured import COLUMNS
 from virtqual.session.pairing import checks_of, series_of
 from virtqual.session.session import Session
 from virtqual.verdict import Outcome, Verdict
-from virtqual.verdict.notation import format_value
+from virtqual.verdict.labels import NATIVE_AND_VIRTUAL
 
 #: Labels and value.
 _Sample: TypeAlias = tuple[dict[str, str], float]
@@ -50,32 +53,26 @@ def _cell(text: str) -> str:
 
 
 def markdown_of(session: Session) -> str:
-    """Return the answer and the table of verdicts, those that do not pass first, as Markdown."""
-    order = list(Outcome)
-    verdicts = sorted(session.verdicts, key=lambda verdict: (verdict.passes, order.index(verdict.outcome)))
-    about = f"Session `{printable(session.session).replace('`', '')}`, system {_escape(session.system)}."
-    lines = [f"**{_escape(session.outcome)}**: {_escape(session.message)}", ""]
-    lines += [f"Qualified: {_escape(session.qualified)}. {about}", ""]
-    if verdicts:
-        lines += ["| metric | native | virtual | unit | virtual is | budget | verdict | pairs |"]
-        lines += ["|---|---:|---:|---|---|---|---|---:|"]
-        lines += [_format_row(verdict) for verdict in verdicts]
-    for verdict in verdicts:
-        if not verdict.passes and verdict.outcome is not Outcome.BASELINE:
-            lines.append(f"- {_escape(verdict.message)}")
-    return "\n".join(lines) + "\n"
+    """Return the answer, the table of verdicts and what was compared as Markdown."""
+    lines = sort_lines(session.verdicts)
+    answer = describe_session(session, lines)
+    about = f"Session `{printable(session.session).replace('`', '')}`, system {escape(session.system)}."
+    written = [f"**{escape(session.outcome)}**: {escape(answer.sentence)}", ""]
+    for note in answer.notes:
+        written += [escape(note), ""]
+    written += [f"{escape(describe_code(session))} {about}", ""]
+    if lines:
+        written += [*make_verdict_table(lines, NATIVE_AND_VIRTUAL), ""]
+    written += make_list(line.verdict.message for line in lines if not _is_settled(line.verdict))
+    head = ("compared", *NATIVE_AND_VIRTUAL)
+    written += [*make_table(head, describe_sides(session)), ""]
+    if unmeasured := list_unmeasured(session):
+        written += ["Not measured:", "", *make_list(unmeasured)]
+    return "\n".join(written).rstrip() + "\n"
 
 
-def _format_row(verdict: Verdict) -> str:
-    values = (format_value(value) for value in (verdict.native, verdict.virtual))
-    judged = verdict.text, verdict.budget, verdict.outcome_text, str(verdict.pairs)
-    cells = (verdict.name, *values, verdict.unit, *judged)
-    return f"| {' | '.join(map(_escape, cells))} |"
-
-
-def _escape(text: str) -> str:
-    """Return text that Markdown shows as it is, on one line."""
-    return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", printable(" ".join(text.split())))
+def _is_settled(verdict: Verdict) -> bool:
+    return verdict.passes or verdict.outcome is Outcome.BASELINE
 
 
 def metrics_of(session: Session) -> str:

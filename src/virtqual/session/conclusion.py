@@ -53,7 +53,7 @@ def conclude(
         The names of all cases of this system in the scope of `check_set`.
     """
     _store_judgement(session, judged)
-    verdict, broken = judged.verdict, _list_broken(session)
+    verdict, broken = judged.verdict, list_broken(session)
     if session.basis and session.basis.interrupted:
         session.exit_code, session.outcome = INTERRUPTED, "INTERRUPTED"
         session.conclusion = "Interrupted: nothing is concluded."
@@ -77,7 +77,7 @@ def conclude(
         session.qualified = _answer_for_check_set(session, check_set, cases)
 
 
-def _list_broken(session: Session) -> list[str]:
+def list_broken(session: Session) -> list[str]:
     """Return what failed of the infrastructure, in words."""
     broken = list(session.basis.broken) if session.basis else []
     kinds = {"infrastructure"}
@@ -128,12 +128,13 @@ def _conclude_verdicts(session: Session, verdict: SessionVerdict | None, unmeasu
         session.conclusion += f" {runs} without a loss clear the lost ones: run it again, sessions add up."
     if verdict and verdict.slow_runs.found:
         session.conclusion += f" Slow runs: {verdict.slow_runs.text}."
-    session.conclusion += _describe_attempts(session)
+    if attempts := describe_attempts(session):
+        session.conclusion += f" {attempts}"
     if session.outliers:
         session.conclusion += f" Set aside: {'; '.join(f'host {outlier}' for outlier in session.outliers)}."
 
 
-def _describe_attempts(session: Session) -> str:
+def describe_attempts(session: Session) -> str:
     """Return which judged metrics earlier sessions of the build could not pass; empty if there is none."""
     attempts = session.basis.attempts if session.basis else {}
     judged = (verdict for verdict in session.verdicts if verdict.outcome is not Outcome.INVALID)
@@ -141,7 +142,7 @@ def _describe_attempts(session: Session) -> str:
     if not again:
         return ""
     names = list_names([f"{title} (session {n} in a row)" for title, n in again.items()], MAX_CAUSES_SHOWN)
-    return f" Measured again, since this build did not pass: {names}. WITHIN takes more evidence each time."
+    return f"Measured again, since this build did not pass: {names}. WITHIN takes more evidence each time."
 
 
 def _first_reason(session: Session) -> str:

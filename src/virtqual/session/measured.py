@@ -15,12 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from virtqual.errors import UsageError
 from virtqual.files.datafile import DataError, Problem, Text
 from virtqual.files.records import read_record_text
+from virtqual.files.times import read_time
 from virtqual.files.wording import suggest
+from virtqual.verdict.estimate import Floats
+from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, REFERENCE_AND_CANDIDATE, Labels
 from virtqual.verdict.metric import Metric, NotNegative
 from virtqual.verdict.notation import Direction
 from virtqual.verdict.pairs import Sample, Series, Side, pair_up
@@ -31,7 +35,7 @@ PROGRESS_ROWS = 20_000
 MAX_SESSIONS = 10_000
 #: Ratios of such amounts are numbers, in any unit.
 MIN_AMOUNT, MAX_AMOUNT = 1e-100, 1e100
-#: The year 5138; milliseconds since 1970 are beyond it.
+#: The year 5138.
 MAX_TIME_S = 1e11
 #: A message repeats a field of the file.
 MAX_MESSAGE_CHARS = 400
@@ -50,10 +54,32 @@ def _check_amount(value: float) -> float:
     return value
 
 
+def _convert_time(value: object) -> object:
+    """Return seconds since 1970 of milliseconds or of a date; anything else is checked as a number."""
+    if isinstance(value, bool) or value is None:
+        return value
+    try:
+        seconds = read_time(value)
+    except (ValueError, OverflowError):
+        return value
+    return value if math.isnan(seconds) else seconds
+
+
+def _name_side(value: object) -> object:
+    """Return the side of the words for any comparison."""
+    return (
+        {"reference": "native", "candidate": "virtual"}.get(value, value) if isinstance(value, str) else value
+    )
+
+
 _Number = BeforeValidator(_refuse_python_number)
 _TimeS = Annotated[float, Field(ge=-MAX_TIME_S, le=MAX_TIME_S, allow_inf_nan=False)]
-_Time = Annotated[_TimeS | None, _Number]
-_TIME_DESCRIPTION = f"seconds as a number, below {MAX_TIME_S:g}, or leave it empty"
+_Time = Annotated[_TimeS | None, BeforeValidator(_convert_time), _Number]
+_TIME_DESCRIPTION = (
+    "seconds or milliseconds since 1970, or a date such as 2026-11-29T14:03:05Z (or leave it empty, and "
+    "get no "
+    "verdict)"
+)
 _NAME_DESCRIPTION = "a name, or leave it empty"
 
 
@@ -71,7 +97,9 @@ class SampleRow(BaseModel, extra="forbid", coerce_numbers_to_str=True):
     pair: Annotated[int, _Number, Field(ge=0, lt=10**9)] = Field(
         description="a whole number from 0, one for both runs of a pair"
     )
-    side: Side = Field(description="native or virtual")
+    side: Annotated[Side, BeforeValidator(_name_side)] = Field(
+        description="native or virtual, or reference or candidate"
+    )
     value: Annotated[float, _Number, AfterValidator(_check_amount)] = Field(
         description=f"a number from {MIN_AMOUNT:g} to {MAX_AMOUNT:g} (in another unit if need be), or nan if "
         "the run gave none"
@@ -141,11 +169,22 @@ class FileSeries:
     metric: Metric
     setting: str
     runs: dict[tuple[int, Side], FileRun] = field(default_factory=dict)
+    #: Why the runs did not take turns, or do not say so: they get an estimate. Empty if they are pairs.
+    not_in_turns: str = ""
+    labels: Labels = NATIVE_AND_VIRTUAL
+
+    def values_of(self, side: Side) -> Floats:
+        """Return the values of all runs of a side, shape (n_runs, n_points)."""
+        runs = [run for run in self.runs.values() if run.side == side]
+        rows = [[run.values[size] for size in run.sizes or (None,)] for run in runs]
+        width = len(next(iter(self.runs.values())).values)
+        return np.array(rows, dtype=float).reshape(-1, width)
 
     def pair_runs(self, metric: Metric) -> Series:
         """Return the runs as pairs, and forget them."""
         runs, self.runs = list(self.runs.values()), {}
-        return pair_up(metric, self.setting, runs[0].sizes, [run.make_sample() for run in runs])
+        samples = [run.make_sample() for run in runs]
+        return pair_up(metric, self.setting, runs[0].sizes, samples, labels=self.labels)
 
 
 def read_series(
@@ -167,12 +206,26 @@ def read_series(
     DataError
         The file has mistakes; the first `MAX_MISTAKES_SHOWN` are shown with file, line and column, each once.
     """
+    return read_series_of(str(file), read_text(file), report_progress)
+
+
+def read_text(file: Path) -> str:
+    """Return the text of a file or pipe; UsageError if it cannot be read, or is no text."""
     text = read_record_text(file, "table of pairs", pipes=True).removeprefix("\ufeff")
     if "\0" in text:
         raise UsageError(f"{file}: no table of pairs (a binary file: byte 0 is in it)")
     if not text.strip():
-        raise UsageError(f"{file}: is empty: write {','.join(COLUMNS)} and a row for each value")
-    reader = _Reader(str(file))
+        raise UsageError(
+            f"{file}: is empty: write a column for each side, such as native,virtual, and a row for each run"
+        )
+    return text
+
+
+def read_series_of(
+    file: str, text: str, report_progress: Callable[[int], None] = lambda rows: None
+) -> dict[str, list[FileSeries]]:
+    """Return the series in the text of a file; see `read_series`."""
+    reader = _Reader(file)
     read_rows = reader.read_json if text.lstrip().startswith("{") else reader.read_csv
     for count, (line, cells) in enumerate(read_rows(io.StringIO(text, newline="")), start=1):
         reader.add(line, cells)
@@ -294,6 +347,8 @@ class _Reader:
             self._compare(line, "unit", row.unit, metric.unit, first_line, "a series has one unit.")
             self._compare(line, "better", row.better, metric.better, first_line, "a series has one better.")
             self._check_kind(line, row, series)
+        if cells["side"] in REFERENCE_AND_CANDIDATE:
+            series.labels = REFERENCE_AND_CANDIDATE
         run = FileRun.begin(line, row)
         earlier_run = series.runs.setdefault((row.pair, row.side), run)
         if row.size in earlier_run.values:

@@ -58,7 +58,7 @@ class CaseMaker:
             names = suggest(against, sessions)
             raise UsageError(f"{self.file}: has no session {against!r} (--against): {names}")
         paired = {
-            name: {series.line: self._pair_runs(series) for series in all_series}
+            name: {series.line: self._pair_runs(series) for series in all_series if not series.not_in_turns}
             for name, all_series in sessions.items()
         }
         earlier = {series.id: series for series in paired[against].values()} if against else None
@@ -69,6 +69,10 @@ class CaseMaker:
         if self._problems:
             raise DataError(list(self._problems.values())[:MAX_MISTAKES_SHOWN])
         return cases
+
+    def find_stated_budget(self, series: FileSeries) -> Budget | None:
+        """Return the stated budget of a series that gets an estimate; None if there is none."""
+        return self.stated.get("overhead")
 
     def _add_problem(self, line: int, metric: Metric, column: str, message: str) -> None:
         problem = Problem(self.file, line, column, message)

@@ -35,6 +35,9 @@ from virtqual.verdict.verdict import Interval, Verdict
 MAX_LOST_SHOWN = 3
 
 _FLOOR_TEXT = f"{-math.expm1(FLOOR):.0%}"
+#: Part of the reason for which hosts in fixed roles get no answer.
+HOSTS_CONFOUNDED = "no number of pairs tells them apart"
+
 TOO_GOOD = (
     f"faster than native by more than {_FLOOR_TEXT}, which is too good to be true: look for a "
     "guest clock that runs slow, a wrong unit, or a native side that something slows down"
@@ -43,7 +46,7 @@ TOO_GOOD = (
 
 def message(verdict: Verdict, metric: Metric, margin_note: str = "") -> str:
     """Return a verdict in one or two lines: the estimate, values, budget and pairs; then the reasons."""
-    head = f"{verdict.outcome.value} {verdict.series}"
+    head = f"{verdict.outcome.value} {verdict.series.removesuffix('@')}"
     if verdict.native is None or verdict.virtual is None:
         return f"{head}: {'; '.join(verdict.reasons) or 'no pair was measured'}"
     estimate = ""
@@ -273,6 +276,6 @@ def _hosts_text(case: Case) -> str:
     candidate = "virtual machines" if labels.are_native_and_virtual else labels.candidate
     return (
         f"{session}{labels.reference} ran on {native} and {candidate} on {virtual}: a slow host looks like a "
-        f"slow {labels.guest}, and no number of pairs tells them apart; exchange the hosts' roles, or survey "
+        f"slow {labels.guest}, and {HOSTS_CONFOUNDED}; exchange the hosts' roles, or survey "
         "them (virtqual propose --hosts)"
     )

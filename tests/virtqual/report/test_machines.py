@@ -32,7 +32,7 @@ def test_every_sample_is_a_row_that_judge_reads(tmp_path):
     rows = list(csv.DictReader(io.StringIO(file.read_text())))
     assert len(rows) == 2 * 12 * 3
     assert [row["value"] for row in rows].count("nan") == 1
-    said = call("judge", file, "--budget", "1.05", "--margin", "0.1").stdout
+    said = call("judge", file, "--budget", "1.05", "--margin", "0.1", "--same-host").stdout
     assert "pair 2 left out" in " ".join(said.split())
     assert 'OVER x@a "quoted", setting' in " ".join(said.split())
 
@@ -56,7 +56,9 @@ def test_markdown_is_a_table_and_nothing_else_in_it_is_markup():
     written = machines.markdown_of(make_session(results, pairs=12))
     tokens = MarkdownIt("commonmark").enable("table").parse(written)
     cells = [tokens[i + 1] for i, token in enumerate(tokens) if token.type == "td_open"]
-    assert [cell.content for cell in cells][-2:] == ["OVER", "4"]
+    table, sides = cells[:8], cells[8:]
+    assert [table[1].content, table[3].content, table[-1].content] == ["OVER", "at most 5%", "4 of 12"]
+    assert sides[0].content == "hypervisor"
     assert cells[0].children is not None
     assert {child.type for child in cells[0].children} <= {"text", "text_special"}
     assert "".join(child.content for child in cells[0].children) == "x_y a | b `c` <b> *d* [e](f)"

@@ -12,7 +12,7 @@ from scipy import special
 
 from made_runs import session_of as made_session
 from virtqual.preflight.admit import Admitted
-from virtqual.report import page
+from virtqual.report import rows
 from virtqual.report.terminal import Terminal
 from virtqual.session.conclusion import conclude
 from virtqual.session.judge import Judged
@@ -246,9 +246,9 @@ def test_the_hosts_that_are_set_aside_are_those_that_are_named(metrics):
 
 def test_the_report_draws_the_pairs_that_were_judged(metrics, monkeypatch):
     series = rotation(metrics["hpl"])
-    monkeypatch.setattr(page, "series_of", lambda *_, **__: {"hpl": series})
-    assert page._find_series([], []) == {"hpl": series}
-    drawn_series = page._find_series([], [Outlier(host="w", metric="", log=0.1)])["hpl"]
+    monkeypatch.setattr(rows, "series_of", lambda *_, **__: {"hpl": series})
+    assert rows.find_series([], []) == {"hpl": series}
+    drawn_series = rows.find_series([], [Outlier(host="w", metric="", log=0.1)])["hpl"]
     assert len(drawn_series.valid) == 12
     assert {pair.invalid for pair in drawn_series.pairs if pair.invalid} == {
         ("set aside, since host w is 10.5% slower than the others of its kind",)
@@ -259,8 +259,8 @@ def test_the_report_draws_all_pairs_of_a_series_on_one_place(metrics, monkeypatc
     """Only rotations are judged without a host."""
     runs = samples_of(metrics["hpl"], [[0.1]] * 4, hosts=at("aaaa", "wwww"))
     series = pair_up(metrics["hpl"], "here", (), runs)
-    monkeypatch.setattr(page, "series_of", lambda *_, **__: {"hpl": series})
-    assert page._find_series([], [Outlier(host="w", metric="", log=0.1)]) == {"hpl": series}
+    monkeypatch.setattr(rows, "series_of", lambda *_, **__: {"hpl": series})
+    assert rows.find_series([], [Outlier(host="w", metric="", log=0.1)]) == {"hpl": series}
     assert len(series.valid) == 4
 
 

@@ -1,0 +1,152 @@
+"""Whatever a person has, as series by session: one file, or two files or directories."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from virtqual.errors import UsageError
+from virtqual.formats import recognise, sides
+from virtqual.formats.columns import SIDE_NAMES
+from virtqual.formats.found import Found, FoundRun, Wanted
+from virtqual.formats.series import make_series
+from virtqual.formats.turns import check_turns
+from virtqual.session.measured import FileSeries, read_series_of, read_text
+from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, REFERENCE_AND_CANDIDATE, Labels
+from virtqual.verdict.pairs import Side
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Series by session, and what is to be said about them."""
+
+    #: The file or files, for messages.
+    name: str
+    #: The format in words.
+    kind: str
+    sessions: Mapping[str, list[FileSeries]]
+    labels: Labels = NATIVE_AND_VIRTUAL
+    notes: Sequence[str] = ()
+    facts: Mapping[Side, Mapping[str, str]] = field(default_factory=dict)
+    #: The commands of both sides, if the file has them.
+    commands: tuple[str, str] | None = None
+
+
+def load_file(
+    file: Path,
+    names: tuple[str, str],
+    wanted: Wanted,
+    *,
+    reader: str = "",
+    paired: bool = False,
+    report_progress: Callable[[int], None] = lambda rows: None,
+) -> Loaded:
+    """Return the series of a file with both sides; `names` are those of the sides, empty to guess.
+
+    Raises
+    ------
+    UsageError
+        The file is of no known format, or has other sides, with what it has.
+    """
+    if file.is_dir():
+        raise UsageError(
+            f"{file}: no table of pairs (a directory): give those of both sides, --reference DIR "
+            "--candidate DIR"
+        )
+    text = read_text(file)
+    found = recognise.read_text_of(str(file), text, wanted, reader)
+    if found is None:
+        if any(names):
+            raise UsageError(
+                f"{file}: is a file of pairs, in which the column side says which is which: leave out "
+                "--reference "
+                "and --candidate"
+            )
+        sessions = read_series_of(str(file), text, report_progress)
+        for series in sessions.values():
+            for one in series:
+                check_turns(one, paired=paired)
+        labels = next(iter(sessions.values()))[0].labels
+        return Loaded(str(file), "a file of pairs", sessions, labels)
+    runs, label, note = sides.assign_names(str(file), found, *names)
+    notes = [*found.notes, *([note] if note else [])]
+    chosen = tuple(
+        next(run.labels[label] for run in runs if run.side == side) for side in ("native", "virtual")
+    )
+    labels = NATIVE_AND_VIRTUAL if chosen == NATIVE_AND_VIRTUAL else REFERENCE_AND_CANDIDATE
+    facts: dict[Side, dict[str, str]] = {
+        "native": {label: chosen[0], **found.facts},
+        "virtual": {label: chosen[1], **found.facts},
+    }
+    is_known = all(name.lower() in SIDE_NAMES for name in chosen)
+    commands = (chosen[0], chosen[1]) if label == "command" else None
+    return _make(
+        str(file), file.name, found.kind, runs, label, wanted, found, labels,
+        notes if not is_known or note else list(found.notes), facts, commands, paired=paired,
+    )  # fmt: skip
+
+
+def load_two(
+    reference: Path, candidate: Path, wanted: Wanted, *, reader: str = "", paired: bool = False
+) -> Loaded:
+    """Return the series of two files or directories, each with the runs of one side."""
+    both = []
+    for path in (reference, candidate):
+        if not path.exists():
+            raise UsageError(f"{path}: there is no such file or directory")
+        both.append(recognise.read_path(path, wanted, reader))
+    if both[0].kind != both[1].kind:
+        raise UsageError(
+            f"{reference} is {both[0].kind}, and {candidate} is {both[1].kind}: both have to be the same"
+        )
+    runs = sides.assign_files(*both)
+    name = f"{reference} and {candidate}"
+    notes = [note for found in both for note in found.notes]
+    facts: dict[Side, dict[str, str]] = {
+        "native": {"from": str(reference), **both[0].facts},
+        "virtual": {"from": str(candidate), **both[1].facts},
+    }
+    commands = _find_commands(both)
+    title = f"{reference.name} and {candidate.name}"
+    return _make(
+        name, title, both[0].kind, runs, "", wanted, both[0], REFERENCE_AND_CANDIDATE, notes, facts, commands,
+        paired=paired,
+    )  # fmt: skip
+
+
+def _find_commands(both: Sequence[Found]) -> tuple[str, str] | None:
+    """Return the command of each side, if both have exactly one."""
+    commands = [{run.labels.get("command", "") for run in found.runs} for found in both]
+    if any(len(names) != 1 or "" in names for names in commands):
+        return None
+    return commands[0].pop(), commands[1].pop()
+
+
+def _make(
+    file: str,
+    title: str,
+    kind: str,
+    runs: Sequence[FoundRun],
+    label: str,
+    wanted: Wanted,
+    found: Found,
+    labels: Labels,
+    notes: Sequence[str],
+    facts: Mapping[Side, Mapping[str, str]],
+    commands: tuple[str, str] | None,
+    *,
+    paired: bool,
+) -> Loaded:
+    by_session: dict[str, list[FoundRun]] = defaultdict(list)
+    for run in runs:
+        by_session[run.labels.get("session") or title].append(run)
+    sessions, all_notes = {}, list(notes)
+    for session, own in by_session.items():
+        series, more = make_series(
+            file, own, label, wanted, found.why_not_in_turns, labels, paired=paired or found.are_pairs
+        )
+        sessions[session] = series
+        all_notes += more
+    return Loaded(file, kind, sessions, labels, all_notes, facts, commands)

@@ -1,0 +1,1 @@
+"""Any two commands, run in turns and judged: `virtqual pair` (docs/pair.md)."""
