@@ -2,12 +2,14 @@
 
 import html
 import json
+import math
 import re
 
 import pytest
 from made_reports import DECLARED, judge_recorded, make_refused_session, make_session
 
-from virtqual.report import page
+from virtqual.report import page, plots
+from virtqual.report.summary import sort_lines
 from virtqual.runs import Result
 from virtqual.verdict.notation import format_value, scale_unit
 
@@ -147,6 +149,16 @@ def test_the_marks_are_sorted_and_lie_where_their_numbers_say():
     assert [limit for _, _, limit in rows] == pytest.approx([native + slope * 0.05] * 4, abs=0.15)
 
 
+def test_a_large_slowdown_is_drawn_by_factors():
+    """Twice as slow and half the rate are one place: what is 2 times as slow lies at 2x."""
+    rows = rows_of(page.render(of_times([1.0, 2.0, 4.0])))
+    places = {cells[1].removeprefix("x "): place for cells, place, _ in rows}
+    assert places["case 2"] - places["case 1"] == pytest.approx(places["case 1"] - places["case 0"], abs=0.15)
+    axis = plots.SlowdownAxis(True)
+    assert axis.place(math.log(2), "higher") == axis.place(math.log(2), "lower")
+    assert plots.SlowdownAxis(False).place(math.log(2), "higher") == pytest.approx(0.5)
+
+
 @pytest.mark.parametrize(("factors", "outcome"), [((1.5, 1.9, 1.2), "OVER"), ((1.0, 1.02, 1.01), "WITHIN")])
 def test_what_decides_stands_for_a_curve(factors, outcome):
     """Not a mean over sizes of which some are slow and some are not; sizes are written as people do."""
@@ -193,3 +205,10 @@ def test_it_fits_the_screen(browser, name, ended, width, tmp_path):
         assert box["y"] + box["height"] < 1000, part
         assert box["width"] > 250
     screen.close()
+
+
+def test_what_a_waiver_accepts_is_after_what_blocks():
+    session = of_times([1.6, 1.3, 1.0])
+    for verdict in session.verdicts:
+        verdict.waived = verdict.setting == "case 0"
+    assert [line.verdict.setting for line in sort_lines(session.verdicts)] == ["case 1", "case 0", "case 2"]
