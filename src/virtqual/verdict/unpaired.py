@@ -53,7 +53,7 @@ def estimate_unpaired(
     verdict = Verdict(
         metric=metric.name, setting=setting, gate="overhead", outcome=Outcome.UNDECIDED, unit=metric.unit,
         better=metric.better, budget=texts.budget_text(budget, metric) if budget else NOT_STATED,
-        reasons=tuple(reasons), labels=labels,
+        reasons=tuple(reasons), labels=labels, axis_unit=metric.axis_unit,
     )  # fmt: skip
     if not all(len(kept) for kept in sides):
         verdict.message = texts.message(verdict, metric)
