@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from virtqual.errors import UsageError
@@ -55,7 +55,7 @@ def load_file(
             "--candidate DIR"
         )
     text = read_text(file)
-    found = recognise.read_text_of(str(file), text, wanted, reader)
+    found = recognise.read_text_of(str(file), text, replace(wanted, sides=names), reader)
     if found is None:
         if any(names):
             raise UsageError(

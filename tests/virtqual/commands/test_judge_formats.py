@@ -100,8 +100,8 @@ def test_a_report_is_written(tmp_path, suffix):
         (("--reference", "x"), "name a file, or both sides"),
         (("--reference", "/no/where", "--candidate", "/no/where"), "/no/where: there is no such file or "
         "directory"),
-        ((FORMATS / "hyperfine-1.json", "--budget", "500%", "--margin", "3%"), "500% is more than a "
-        "budget can be"),
+        ((FORMATS / "hyperfine-1.json", "--budget", "500%", "--margin", "3%"), "500% is no budget or "
+        "margin: write 5%, from 0% to below 100%, which is twice"),
         ((FORMATS / "perflog-4.log", "--reader", "osv"), "unknown reader 'osv' (--reader): did you mean "
         "osu?"),
         ((FORMATS / "columns-with-order.csv",), "a value without a unit does not say what is better"),
