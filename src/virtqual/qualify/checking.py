@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from virtqual import paths
 from virtqual.errors import RefusedError, VirtqualError
 from virtqual.files import reading
+from virtqual.files.wording import list_names, pluralize
 from virtqual.qualify.drawing import draw_conclusion
 from virtqual.report import junit, page
 from virtqual.session.log import DOCUMENT, Log, document_of
@@ -27,6 +28,8 @@ from virtqual.verdict import Outcome, Verdict
 NUMBER_TOLERANCE = 1e-5
 
 
+#: A message names this many fields.
+MAX_FIELDS_SHOWN = 5
 #: What a recorded pass that other code judged, and that the runs do not give now, may be.
 EDITED_OR_OTHER_RULE = (
     "either the conclusion was edited, or the rule or the references have changed since {} judged it; "
@@ -215,8 +218,12 @@ def _judge_again(session: Session, basis: Basis, directory: Path, checked: Check
             (checked.notes if is_excused else checked.problems).append(f"{name}: {answer.text}")
     checked.is_judged_otherwise = is_excused and bool(answers)
     if not (answers or why) and (fields := _find_other_fields(session, again)):
-        sentence = f"{name}: recorded with another {', '.join(fields)} than follows from its runs"
-        (checked.notes if is_by_others else checked.problems).append(sentence)
+        if is_by_others:
+            version, what = _describe_provenance(basis), pluralize(len(fields), "detail")
+            checked.notes.append(f"{name}: {version} recorded {what} otherwise; the answers are the same")
+        else:
+            named = list_names(fields, MAX_FIELDS_SHOWN)
+            checked.problems.append(f"{name}: recorded with another {named} than follows from its runs")
 
 
 def _describe_provenance(basis: Basis) -> str:
