@@ -122,7 +122,7 @@ def _group_series(sessions: Sequence[Recorded]) -> Iterator[tuple[str, list[Seri
 
 def _describe_sizes(series: Series) -> str:
     points = series.points
-    return f"{len(points)} from {points[0]:g} to {points[-1]:g}" if points else "none"
+    return f"{len(points)} from {points[0]:.15g} to {points[-1]:.15g}" if points else "none"
 
 
 def _propose_native(name: str, sessions: Sequence[Recorded], system: Path) -> Proposal:

@@ -253,17 +253,23 @@ def table_of(verdicts: Sequence[Verdict]) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("unit", no_wrap=True)
     table.add_column("change, slower by" if only_change else "slower by", justify="right", no_wrap=True)
-    table.add_column("at most", justify="right", no_wrap=True)
+    # Without any budget, as of a baseline, names get its room.
+    has_limits = any(verdict.at_most != "-" for verdict in verdicts)
+    if has_limits:
+        table.add_column("at most", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("pairs", justify="right", no_wrap=True)
     for verdict in verdicts:
         is_beside = has_overheads and verdict.gate == "change"
-        takes_change = only_change or is_beside
-        table.add_row(*_row(verdict, beside=is_beside, has_estimate=not takes_change or bool(verdict.judged)))
-        if verdict.points and verdict.judged:
-            mean = verdict.judged.brief_text(verdict.better), verdict.mean.at_most(verdict.better)
+        has_estimate = not (only_change or is_beside) or verdict.judged is not None
+        rows = [_row(verdict, beside=is_beside, has_estimate=has_estimate)]
+        if verdict.points and verdict.estimate and has_estimate:
+            mean = verdict.estimate.brief_text(verdict.better), verdict.mean.at_most(verdict.better)
             sizes = f"  mean of {pluralize(len(verdict.points), 'size')}"
-            table.add_row(sizes, "", "", "", *mean, "", "", style="dim")
+            rows.append((sizes, "", "", "", *mean, "", ""))
+        for index, cells in enumerate(rows):
+            shown = cells if has_limits else (*cells[:-3], *cells[-2:])
+            table.add_row(*shown, style="dim" if index else None)
     return table
 
 
@@ -290,7 +296,8 @@ def _explain_table(verdicts: Sequence[Verdict]) -> str:
     if any(verdict.at_most != "-" for verdict in verdicts):
         note += " At most: budget+margin. WITHIN: all of it below both together; OVER: above the budget."
     if any(verdict.points for verdict in verdicts):
-        note += " A curve's row is the size nearest to its limit, or the range that is over."
+        nearest = "nearest to its limit" if any(verdict.judged for verdict in verdicts) else "that is slowest"
+        note += f" A curve's row is the size {nearest}, or the range that is over."
     if any(verdict.pairs_run > verdict.pairs for verdict in verdicts):
         note += " Pairs: those that decided, of those that were run."
     return note

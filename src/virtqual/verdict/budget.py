@@ -12,7 +12,14 @@ from virtqual.errors import UsageError
 from virtqual.files.datafile import DataModel, Text
 from virtqual.verdict.estimate import Floats
 from virtqual.verdict.metric import Metric, NotNegative, Positive, Target
-from virtqual.verdict.notation import PERCENT, format_percent, format_size, format_sizes, sign_of
+from virtqual.verdict.notation import (
+    PERCENT,
+    format_percent,
+    format_size,
+    format_sizes,
+    format_value,
+    sign_of,
+)
 
 Gate = Literal["overhead", "change"]
 Fraction = Annotated[float, Field(gt=0, lt=1), PERCENT]
@@ -214,7 +221,7 @@ class Budget(DataModel):
             size = f" at {format_size(points[worst], metric.axis_unit)}" if points else ""
             raise BudgetError(
                 f"{metric.name}{size}: budget plus margin allow everything to be lost "
-                f"({fraction[worst] + max_margin[worst]:.0%} of {native[worst]:g} {metric.unit})."
+                f"({fraction[worst] + max_margin[worst]:.0%} of {format_value(native[worst])} {metric.unit})."
             )
         sign = sign_of(metric.better)
         allowed = np.stack([fraction, fraction + margin, fraction + max_margin])

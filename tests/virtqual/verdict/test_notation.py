@@ -6,12 +6,16 @@ import pytest
 
 from virtqual.verdict.notation import (
     describe_bounds,
+    describe_limit,
+    describe_sizes,
     describe_slowdown,
     describe_slowdown_briefly,
     exp_or_inf,
     format_percent,
+    format_size,
     format_value,
     read_budget,
+    scale_unit,
 )
 
 
@@ -106,3 +110,74 @@ def test_one_budget_in_all_notations(stated, fraction):
 def test_what_may_mean_two_things_is_refused(stated):
     with pytest.raises(ValueError, match="is no budget or margin: write 5%"):
         read_budget(stated)
+
+
+@pytest.mark.parametrize(
+    ("size", "unit", "text"),
+    [
+        (0.0, "B", "0 B"),
+        (8.0, "B", "8 B"),
+        (1024.0, "B", "1 KiB"),
+        (1536.0, "B", "1536 B"),
+        (65536.0, "B", "64 KiB"),
+        (2097152.0, "B", "2 MiB"),
+        (2097153.0, "B", "2,097,153 B"),
+        (1099511627776.0, "B", "1 TiB"),
+        (1000000.0, "B", "1 MB"),
+        (2500.0, "B", "2.5 kB"),
+        (10000000.0, "pieces", "10,000,000 pieces"),
+        (0.5, "requests/s", "0.5 requests/s"),
+    ],
+)
+def test_sizes_as_people_write_them(size, unit, text):
+    assert format_size(size, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (8.0, 8.0, "at 8 B"),
+        (16.0, 128.0, "from 16 to 128 B"),
+        (16.0, 65536.0, "from 16 B to 64 KiB"),
+        (65536.0, 131072.0, "from 64 to 128 KiB"),
+    ],
+)
+def test_ranges_of_sizes(low, high, text):
+    assert describe_sizes(low, high, "B") == text
+
+
+@pytest.mark.parametrize(
+    ("unit", "values", "scaled", "shown"),
+    [
+        ("MB/s", (9999.4, 1.0), "MB/s", [9999.4, 1.0]),
+        ("MB/s", (129600.0, None), "GB/s", [129.6, None]),
+        ("kB/s", (12345678.0, 1e6), "GB/s", [12.345678, 1.0]),
+        ("us", (4212.0, 10830.0), "ms", [4.212, 10.83]),
+        ("s", (86400.0, 1.0), "s", [86400.0, 1.0]),
+        ("runs/day", (129600.0, 1.0), "runs/day", [129600.0, 1.0]),
+    ],
+)
+def test_values_of_five_digits_get_the_next_unit(unit, values, scaled, shown):
+    found, numbers = scale_unit(unit, *values)
+    assert (found, numbers) == (scaled, pytest.approx(shown))
+
+
+@pytest.mark.parametrize(
+    ("budget", "margin", "better", "as_factor", "text"),
+    [
+        (0.6, 0.1, "lower", False, "60+10%"),
+        (0.025, 0.03, "lower", False, "2.5+3%"),
+        (0.0, 0.03, "higher", False, "0+3%"),
+        # Next to a factor, 5 % is understood, and 93 % of a rate is not.
+        (0.05, 0.03, "lower", True, "5+3%"),
+        (0.93, 0.03, "higher", False, "93+3%"),
+        (0.93, 0.03, "higher", True, "14+11x"),
+        (5.0, 0.5, "lower", False, "6+0.5x"),
+        (0.05, None, "lower", False, "5%"),
+    ],
+)
+def test_budget_and_margin_in_a_column(budget, margin, better, as_factor, text):
+    sign = 1 if better == "lower" else -1
+    limit, both = (sign * math.log1p(sign * value) for value in (budget, budget + (margin or 0)))
+    shown_margin = None if margin is None else both - limit
+    assert describe_limit(limit, shown_margin, better, as_factor=as_factor) == text

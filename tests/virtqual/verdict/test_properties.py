@@ -58,7 +58,9 @@ def test_the_order_of_pairs_between_two_looks_does_not_matter(metric, values, bu
         part = values[first:last]
         random.shuffle(part)
         shuffled += part
-    same(alone(series_of(metric, values), budget, prior), alone(series_of(metric, shuffled), budget, prior))
+    verdicts = (alone(series_of(metric, part), budget, prior) for part in (values, shuffled))
+    # Half a step of the clock counts as a share of the median, which moves with the drift of the samples.
+    same(*verdicts, shown=2e-6)
 
 
 @given(metrics, differences(), budgets, priors, st.floats(1e-6, 1e6))
