@@ -320,6 +320,7 @@ def _print_differences(measurement: Measurement) -> None:
     """Print the notes of both sides where they differ."""
     rows = list_differences(measurement.notes[0])
     if rows:
+        Terminal().console.print()
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
         table.add_column("differs", no_wrap=True)
         for name in measurement.plan.names:
@@ -327,3 +328,4 @@ def _print_differences(measurement: Measurement) -> None:
         for row in rows:
             table.add_row(*row)
         Terminal().console.print(table)
+        Terminal().console.print()

@@ -59,7 +59,8 @@ class Table:
             raise UsageError(f"{file}: is not CSV: {error}") from error
         lines = [(line, [cell.strip() for cell in row]) for line, row in enumerate(rows, start=1) if any(row)]
         self.header, self.rows = (lines[0][1], lines[1:]) if lines else ([], [])
-        if lines and all(_is_number(cell, self.separator) for cell in self.header):
+        # A name of a column is not a number.
+        if lines and any(_is_number(cell, self.separator) for cell in self.header):
             self.header, self.rows = [], lines
 
     def number(self, cell: str) -> float:
@@ -195,12 +196,12 @@ def _read_named(table: Table, wanted: Wanted) -> Found | None:
     names = [name for name in columns if name not in numbers and name not in times.values()]
     sides = [name for name in names if 1 < len(set(columns[name])) < len(rows)]
     values = [name for name in numbers if name not in times.values() and name.lower() not in _PAIR]
-    if not sides or not values or table.header[0].lower() in _ORDER:
+    if not sides or not values or table.header[0].lower() in _ORDER or {*wanted.sides} <= {*values}:
         return None
     if len(values) > 1 and wanted.metric not in values:
         raise UsageError(
-            f"{table.file}: has several columns of numbers: say which one is judged, --metric NAME, one of "
-            f"{', '.join(values)}"
+            f"{table.file}: has several columns of numbers ({', '.join(values)}): say which one is judged, "
+            "--metric NAME, or which two are the sides, --reference NAME --candidate NAME"
         )
     chosen = wanted.metric if wanted.metric in values else values[0]
     runs = [
@@ -214,7 +215,7 @@ def _read_named(table: Table, wanted: Wanted) -> Found | None:
 
 
 def _are_numbers(cells: Sequence[str], separator: str) -> bool:
-    return all(_is_number(cell, separator) for cell in cells if cell)
+    return all(_is_number(cell, separator) or cell.lower() == "nan" for cell in cells if cell)
 
 
 def _make_named_run(
@@ -242,9 +243,15 @@ def _make_named_run(
     value = _read_cell(table, place, chosen, row[chosen]) if row[chosen] else math.nan
     end = moments["start"] if math.isnan(moments["end"]) else moments["end"]
     labels = {name: row[name] for name in names}
+    parameters = {
+        name: cell
+        for name, cell in row.items()
+        if name not in (*labels, *times.values(), chosen) and name.lower() not in _PAIR
+    }
     return FoundRun(
-        line, metric, unit, {None: value}, labels, guess_better(unit), start=moments["start"], end=end
-    )
+        line, metric, unit, {None: value}, labels, guess_better(unit), start=moments["start"], end=end,
+        parameters=parameters,
+    )  # fmt: skip
 
 
 def _is_time_of(begin: str, column: str) -> bool:
@@ -264,7 +271,11 @@ def _read_two_columns(table: Table, wanted: Wanted) -> Found:
     pair = next((index for index, name in enumerate(lower) if name in _PAIR), None)
     order = next((index for index, name in enumerate(lower) if name in _ORDER), None)
     values = [index for index in range(len(names)) if index not in (pair, order) and names[index]]
-    if len(values) != 2:
+    texts = [index for index in values if not _are_numbers(_list_cells(table, index), table.separator)]
+    # A column of names says what each row measured; more than two columns of numbers are sides by name.
+    if header and len(texts) == 1 and len(values) > 2:
+        values.remove(texts[0])
+    if len(values) < 2 or (len(values) > 2 and len(texts) != 1):
         raise UsageError(_describe_other(file, names))
     runs: list[FoundRun] = []
     for line, cells in table.rows:
@@ -280,12 +291,18 @@ def _read_two_columns(table: Table, wanted: Wanted) -> Found:
                 )
                 runs.append(_make_cell_run(table, line, names[index], cells[index], wanted))
                 runs[-1].number = number if pair is not None else line
+                if texts and texts[0] not in values:
+                    runs[-1].labels["setting"] = cells[texts[0]]
     if order is not None:
         _order_pairs(table, runs, names, order)
     return Found(
         "a table with a column for each side", runs, ("column",), _WHY, are_pairs=order is not None,
         notes=() if header else ("the file has no header: the first column is the reference",),
     )  # fmt: skip
+
+
+def _list_cells(table: Table, index: int) -> list[str]:
+    return [cells[index] for _, cells in table.rows if index < len(cells)]
 
 
 def _make_cell_run(table: Table, line: int, name: str, cell: str, wanted: Wanted) -> FoundRun:

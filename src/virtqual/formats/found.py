@@ -50,6 +50,8 @@ class Wanted:
     metric: str = ""
     unit: str = ""
     better: str = ""
+    #: Names of the reference and the candidate.
+    sides: tuple[str, str] = ("", "")
 
 
 @dataclass(slots=True)
@@ -62,6 +64,8 @@ class FoundRun:
         What tells runs of a file apart, such as its command; the first ones name a side.
     values
         By size; a scalar has the size None, and a lost run is not a number.
+    parameters
+        Numbers that may say what was measured, such as a size, or be measured as well.
     start, end
         Seconds since 1970; NaN if unknown.
     number
@@ -82,6 +86,7 @@ class FoundRun:
     host: str = ""
     boot: str = ""
     axis_unit: str = ""
+    parameters: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from virtqual.errors import UsageError
 from virtqual.formats import recognise, sides
-from virtqual.formats.columns import SIDE_NAMES
 from virtqual.formats.found import Found, FoundRun, Wanted
 from virtqual.formats.series import make_series
 from virtqual.formats.turns import check_turns
@@ -56,7 +55,7 @@ def load_file(
             "--candidate DIR"
         )
     text = read_text(file)
-    found = recognise.read_text_of(str(file), text, wanted, reader)
+    found = recognise.read_text_of(str(file), text, replace(wanted, sides=names), reader)
     if found is None:
         if any(names):
             raise UsageError(
@@ -80,11 +79,10 @@ def load_file(
         "native": {label: chosen[0], **found.facts},
         "virtual": {label: chosen[1], **found.facts},
     }
-    is_known = all(name.lower() in SIDE_NAMES for name in chosen)
     commands = (chosen[0], chosen[1]) if label == "command" else None
     return _make(
         str(file), file.name, found.kind, runs, label, wanted, found, labels,
-        notes if not is_known or note else list(found.notes), facts, commands, paired=paired,
+        notes, facts, commands, paired=paired,
     )  # fmt: skip
 
 

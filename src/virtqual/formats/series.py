@@ -72,11 +72,28 @@ def _group(runs: Iterable[FoundRun], side_label: str) -> dict[_Key, list[FoundRu
                     values[name].add(value)
         varying |= {name for name, different in values.items() if len(different) > 1}
     varying -= {side_label, *_NEVER}
+    parameters = _find_parameters(runs)
     groups: dict[_Key, list[FoundRun]] = defaultdict(list)
     for run in runs:
-        setting = ", ".join(value for name, value in run.labels.items() if name in varying and value)
+        parts = [value for name, value in run.labels.items() if name in varying and value]
+        parts += [f"{name} {run.parameters[name]}" for name in parameters]
+        setting = ", ".join(parts)
         groups[run.metric.replace("@", " at "), setting].append(run)
     return groups
+
+
+def _find_parameters(runs: Sequence[FoundRun]) -> list[str]:
+    """Return the columns of numbers that say what was measured: both sides have the same few values.
+
+    Runs of other sizes would be one sample without them.
+    """
+    chosen = []
+    for name in runs[0].parameters if runs else ():
+        values = [{run.parameters.get(name) for run in runs if run.side == side} for side in SIDES]
+        fewest = min(sum(run.side == side for run in runs) for side in SIDES)
+        if values[0] == values[1] and 1 < len(values[0]) <= fewest / 2:
+            chosen.append(name)
+    return chosen
 
 
 def _find_common(file: str, groups: Mapping[_Key, Sequence[FoundRun]]) -> tuple[list[_Key], list[str]]:

@@ -43,7 +43,7 @@ def assign_names(file: str, found: Found, reference: str, candidate: str) -> tup
     else:
         label, chosen = _guess_label(file, found)
         note = f"{chosen[0]!r} is taken for the reference and {chosen[1]!r} for the candidate"
-        if chosen[0].lower() in SIDE_NAMES:
+        if all(name.lower() in SIDE_NAMES for name in chosen):
             note = ""
     sides: dict[str, Side] = {chosen[0]: "native", chosen[1]: "virtual"}
     runs = [run for run in found.runs if run.labels.get(label) in sides]

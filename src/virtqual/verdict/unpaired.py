@@ -53,21 +53,21 @@ def estimate_unpaired(
     verdict = Verdict(
         metric=metric.name, setting=setting, gate="overhead", outcome=Outcome.UNDECIDED, unit=metric.unit,
         better=metric.better, budget=texts.budget_text(budget, metric) if budget else NOT_STATED,
-        reasons=tuple(reasons), labels=labels,
+        reasons=tuple(reasons), labels=labels, axis_unit=metric.axis_unit,
     )  # fmt: skip
     if not all(len(kept) for kept in sides):
         verdict.message = texts.message(verdict, metric)
         return verdict
-    medians = [np.median(kept, axis=0) for kept in sides]
+    means = [np.exp(np.mean(np.log(kept), axis=0)) for kept in sides]
     intervals = _estimate(metric, sides)
     verdict.overhead = intervals[-1]
-    verdict.native, verdict.virtual = (float(np.exp(np.mean(np.log(values)))) for values in medians)
-    limits = budget.limits(metric, tuple(points), medians[0]) if budget else None
+    verdict.native, verdict.virtual = (float(np.exp(np.mean(np.log(values)))) for values in means)
+    limits = budget.limits(metric, tuple(points), means[0]) if budget else None
     if limits:
         verdict.limit, verdict.margin = float(min(limits[0])), float(min(limits[1]))
     verdict.points = tuple(
         Point(
-            size=size, native=rounded(medians[0][i]), virtual=rounded(medians[1][i]), overhead=intervals[i],
+            size=size, native=rounded(means[0][i]), virtual=rounded(means[1][i]), overhead=intervals[i],
             judged=intervals[i], limit=finite_or_none(limits[0][i]) if limits else None,
             margin=finite_or_none(limits[1][i]) if limits else None,
         )

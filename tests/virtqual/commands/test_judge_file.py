@@ -683,7 +683,7 @@ def test_the_page_shows_what_the_command_prints(monkeypatch):
     """The example of docs/judge-your-own.md, which a shell loop measured."""
     docs = Path(__file__).parents[3] / "docs"
     monkeypatch.setenv("COLUMNS", "80")
-    done = call("judge", docs / "judge-your-own.csv", *ON_ONE_HOST)
+    done = call("judge", docs / "judge-your-own.csv", *STATED)
     page = (docs / "judge-your-own.md").read_text("utf-8")
     assert "\n".join(line.rstrip() for line in done.stdout.splitlines()).strip() in page
     assert f"exit\ncode is {done.exit_code}" in page

@@ -130,6 +130,50 @@ def test_several_runs_in_one_file_are_runs(tmp_path):
     ]  # fmt: skip
 
 
+def test_a_column_of_names_says_what_a_row_measured(tmp_path):
+    file = tmp_path / "wide.csv"
+    file.write_text("name,janet,python,lua\nnbody,17.5,37.8,10.5\nregex,15.9,13.5,nan\n")
+    with pytest.raises(UsageError, match=r"more than two sides.*\n.*\n  column: janet, python, lua"):
+        load_file(file, NONE, Wanted(unit="s"))
+    (series,) = load_file(file, ("janet", "python"), Wanted(unit="s")).sessions.values()
+    assert [(one.setting, values_of(one, "virtual")) for one in series] == [
+        ("nbody", [37.8]),
+        ("regex", [13.5]),
+    ]
+
+
+def test_columns_of_sides_next_to_a_column_of_names(tmp_path):
+    file = tmp_path / "realtime.csv"
+    file.write_text("name,docker,native\nblast,33,54\nblast,62,24\nalign,653,630\nalign,894,178\n")
+    with pytest.raises(
+        UsageError,
+        match=r"several columns of numbers \(docker, native\): say which one "
+        r"is judged",
+    ):
+        load_file(file, NONE, Wanted(unit="ms"))
+    (series,) = load_file(file, ("native", "docker"), Wanted(unit="ms")).sessions.values()
+    assert [(one.setting, values_of(one, "virtual")) for one in series] == [
+        ("blast", [33.0, 62.0]), ("align", [653.0, 894.0]),
+    ]  # fmt: skip
+
+
+def test_runs_of_other_sizes_are_not_one_sample(tmp_path):
+    rows = [f"{m},{algo},{i},{100 * m + i}" for m in (1, 2) for algo in ("a", "b") for i in range(3)]
+    file = tmp_path / "sizes.csv"
+    file.write_text("\n".join(["m,algo,iter,gflops", *rows]) + "\n")
+    (series,) = load_file(file, NONE, Wanted(metric="gflops", better="higher")).sessions.values()
+    assert [(one.setting, values_of(one, "native")) for one in series] == [
+        ("m 1", [100.0, 101.0, 102.0]), ("m 2", [200.0, 201.0, 202.0]),
+    ]  # fmt: skip
+
+
+def test_a_row_of_values_is_not_taken_for_a_header(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text("C,fib,0.5\njulia,fib,0.6\n")
+    with pytest.raises(UsageError, match="has the columns column 1, column 2, column 3"):
+        load_file(file, NONE, NOTHING)
+
+
 def test_runs_in_turns_are_pairs_and_blocks_are_not():
     def order(sides):
         return [Timed(float(i), "native" if side == "N" else "virtual") for i, side in enumerate(sides)]
@@ -145,7 +189,7 @@ def test_runs_in_turns_are_pairs_and_blocks_are_not():
 @pytest.mark.parametrize(
     ("unit", "better"),
     [
-        ("s", "lower"), ("us", "lower"), ("seconds", "lower"), ("MB/s", "higher"), 
+        ("s", "lower"), ("us", "lower"), ("seconds", "lower"), ("MB/s", "higher"),
         ("Gflops/seconds", "higher"),
         ("GFLOPS", "higher"), ("it/s", "higher"), ("IOPS", "higher"), ("Messages/s", "higher"),
         ("ns/day", "higher"), ("s/step", None), ("", None), ("%", None),
