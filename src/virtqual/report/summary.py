@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from virtqual.files.wording import list_names, pluralize
+from virtqual.files.wording import pluralize
 from virtqual.verdict import Interval, Outcome, Verdict
 from virtqual.verdict.notation import (
     Direction,
@@ -232,4 +232,6 @@ def describe_so_far(lines: Sequence[Line]) -> str:
     }
     counts = Counter(Outcome.WITHIN if line.verdict.passes else line.outcome for line in lines)
     parts = [f"{counts[outcome]} {word}" for outcome, word in words.items() if counts[outcome]]
-    return list_names(parts, len(parts)) if parts else ""
+    if len(parts) == 1 and len(lines) > 1:
+        return f"all {parts[0].partition(' ')[2]}"
+    return ", ".join(parts)

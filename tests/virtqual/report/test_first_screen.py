@@ -26,7 +26,7 @@ RECORDED = [
         "although it is within budget on all 5 metrics: runs were lost",
         3,
     ),
-    ("kvm-numa-hidden", {}, "INVALID", "Refused: native and virtual differ in cpu-model, so", 4),
+    ("kvm-numa-hidden", {}, "INVALID", "Refused: cpu-model forbids a fair comparison of KVM 6.1.0", 4),
     ("kvm-within", {"interrupted": True}, "INTERRUPTED", "the session was interrupted after 8 runs.", 130),
     ("emulated-vm-died", {}, "BROKEN", "the infrastructure failed (lammps %sample=1V", 5),
     ("emulated-baseline", {}, "BASELINE", "was recorded with 15 metrics; no budget applies to it.", 0),
@@ -102,7 +102,7 @@ def test_its_numbers_are_those_of_the_document(name, ended, tmp_path):
 
 def test_a_refusal_before_the_first_run_says_what_to_do():
     words = plain(first_screen(page.render(make_refused_session())))
-    assert "INVALID Refused before anything was measured: native and virtual differ in cpu-model" in words
+    assert "INVALID Refused before anything was measured: cpu-model forbids a fair comparison" in words
     assert "To do: pass the CPU through." in words
     assert "No metric was judged." in words
 
@@ -112,6 +112,12 @@ def test_an_interrupted_session_says_what_holds_so_far_and_what_is_missing(tmp_p
     assert "So far, of 1 metric: 1 within budget. That is not an answer on the build as a whole." in words
     assert words.index("What was not measured") < words.index("the rest of the session")
     assert "Nothing is missing" not in words
+
+
+def test_a_command_in_a_note_is_marked_as_one_and_stays_text():
+    session = make_refused_session()
+    session.next_step = "`virtqual qualify --resume <b>` goes on with it"
+    assert "<code>virtqual qualify --resume &lt;b&gt;</code> goes on" in page.render(session)
 
 
 def of_times(times):
