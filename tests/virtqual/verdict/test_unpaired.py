@@ -46,7 +46,7 @@ def test_of_a_curve_each_size_and_the_mean_are_shown():
     verdict = estimate(CURVE, [[1, 10], [1, 10]], [[1, 20], [1, 20]], (8.0, 64.0))
     assert [point.overhead.ratio for point in verdict.points] == pytest.approx([1, 2])
     assert verdict.overhead.ratio == pytest.approx(2**0.5)
-    assert "over 2 sizes" in verdict.message
+    assert "of 2 sizes" in verdict.message
 
 
 def test_lost_runs_are_counted_and_one_run_has_no_interval():
@@ -56,6 +56,6 @@ def test_lost_runs_are_counted_and_one_run_has_no_interval():
     assert verdict.reasons == (
         "1 reference run and 1 candidate run", "why", "2 of 3 candidate runs gave no value", "what",
     )  # fmt: skip
-    assert (verdict.overhead.ratio, verdict.overhead.low) == (pytest.approx(1.2), None)
+    assert (verdict.overhead.ratio, verdict.overhead.bounds) == (pytest.approx(1.2), None)
     nothing = estimate(TIME, [[1.0]], [[np.nan]])
     assert (nothing.overhead, nothing.native) == (None, None)
