@@ -169,6 +169,11 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     """Two partitions on a stand-in for Slurm, class kvm, and a stack that has a stand-in for LAMMPS."""
+    return build_site(tmp_path)
+
+
+def build_site(tmp_path: Path) -> Site:
+    """Make a site in a directory; see the fixture `site`."""
     slurm, own = tmp_path / "slurm", tmp_path / "site"
     slurm.mkdir()
     (tmp_path / "state").mkdir()

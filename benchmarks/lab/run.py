@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import logs
 import planted
 import tables
 from experiments import Experiment, load_experiments
@@ -301,7 +302,10 @@ def run_experiments(experiments: Sequence[Experiment], out: Path) -> None:
             if number <= experiment.sessions and not is_done(experiment, number):
                 print(f"== {experiment.name} {number} of {experiment.sessions}", flush=True)
                 run = run_until_it_counts if experiment.kind == "session" else run_command
-                append(run(experiment, number))
+                line = run(experiment, number)
+                if line.get("session") and out == RESULTS:
+                    logs.keep(choose_state(experiment) / "sessions" / str(line["session"]))
+                append(line)
 
 
 def fill_pages(made_tables: dict[str, tables.Table], *, is_check: bool) -> list[str]:
@@ -342,7 +346,10 @@ def main() -> None:
     if options.list or options.out != RESULTS:
         print(tables.list_experiments([result for result in results if result.experiment in chosen]))
         return
-    made_tables = tables.make_tables(results)
+    lines = read_lines(RESULTS)
+    if problems := list(logs.find_problems(lines)):
+        sys.exit("\n".join(problems))
+    made_tables = tables.make_tables(results, logs.judge_all(lines))
     changed = fill_pages(made_tables, is_check=options.check)
     if options.check and changed:
         sys.exit(f"{', '.join(changed)}: not what the results give; run `ci/evidence --page`")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import Experiment
+from logs import KeptLog
 from scipy import stats
 
 from virtqual.errors import UsageError
@@ -117,7 +118,7 @@ def list_experiments(results: Sequence[Result]) -> str:
     return "\n".join(rows)
 
 
-def make_tables(results: Sequence[Result]) -> dict[str, Table]:
+def make_tables(results: Sequence[Result], kept: Sequence[KeptLog] = ()) -> dict[str, Table]:
     """Return all tables by the names that pages give to their places, in the order of the one page."""
     doses = _compare_with_power(results)
     return {
@@ -127,7 +128,28 @@ def make_tables(results: Sequence[Result]) -> dict[str, Table]:
         "doses": doses,
         "classes": _count_classes(results),
         "faults": _list_faults(results),
+        "logs": _list_logs(results, kept),
     }
+
+
+def _list_logs(results: Sequence[Result], kept: Sequence[KeptLog]) -> Table:
+    lines = [line for result in results for line in (*result.old_lines, *result.lines) if line.get("session")]
+    same = sum(log.is_as_recorded for log in kept)
+    entries = [
+        {
+            "session": f"[{log.line['session']}](../benchmarks/lab/logs/{log.line['session']}.jsonl.gz)",
+            "planted": log.line["experiment"],
+            "recorded": f"{log.line['outcome']} ({log.line['exit_code']})",
+            "judged again today": f"{log.outcome} ({log.exit_code})",
+        }
+        for log in kept
+    ]
+    text = (
+        f"The logs of {len(kept)} of {len(lines)} sessions are kept. Judged again by today's code, {same} of "
+        "them have the outcome that was recorded. The logs of the others were not kept, and nobody can judge "
+        "them again."
+    )
+    return Table("Logs that can be judged again", text, entries)
 
 
 def _list_differing(results: Sequence[Result], doses: Table) -> Table:

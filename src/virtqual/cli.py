@@ -57,6 +57,8 @@ HEADINGS = {
     "Describe a system": "site system stack setup inputs propose identity host",
     "Records": "check schema",
 }
+#: Commands that start with the checks of a checkout.
+_OF_CHECKOUT = {"qualify", "setup", "sweep"}
 COMMANDS = {name: heading for heading, names in HEADINGS.items() for name in names.split()}
 
 
@@ -78,6 +80,8 @@ class _OnDemand(TyperGroup):
         # `check` names all files that others can change, and its help promises 4; of one session it refuses.
         if args[:1] != ["check"] and "--help" not in args:
             paths.check_directories()
+            if args and args[0] in _OF_CHECKOUT:
+                paths.root()
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:

@@ -2,14 +2,18 @@
 
 ``VIRTQUAL_ROOT``
     The project checkout, which holds ``checks/``, ``reframe/`` and ``references/``.  Default: the
-    directory above ``src/`` of an editable installation.  Another installation needs the variable.
+    directory above ``src/`` of an editable installation.  A wheel has no checkout: it brings a copy of
+    ``references/`` and the example sessions, with which it judges, shows and reports.  To measure sessions
+    on a cluster it needs the variable.
 ``VIRTQUAL_SITE``
     Directory of what belongs to the centre: ``systems/``, ``references/``, ``checks/``, ``spack/``,
     ``stacks/``, ``inputs/`` and ``notify.yaml``.  No session changes it; several people may use one, which
-    may be read-only.  Default: ``site`` in the root.
+    may be read-only.  Default: ``site`` in the root; without a checkout ``$XDG_CONFIG_HOME/virtqual``
+    (``~/.config/virtqual``).
 ``VIRTQUAL_STATE``
-    Directory of sessions and the results database.  Default: ``.virtqual`` in the root.  Every node of a
-    cluster must see it, and stacks and inputs of the site, at the same path.
+    Directory of sessions and the results database.  Default: ``.virtqual`` in the root; without a checkout
+    ``$XDG_STATE_HOME/virtqual`` (``~/.local/state/virtqual``).  Every node of a cluster must see it, and
+    stacks and inputs of the site, at the same path.
 ``VIRTQUAL_STATE_SHARED``
     ``1``: other users may own the state directory and write to it.  They can then run commands as this user.
 ``VIRTQUAL_SITE_SHARED``
@@ -28,10 +32,20 @@ from virtqual import trust
 from virtqual.errors import InfrastructureError, UsageError
 from virtqual.trust import Fault
 
+_PACKAGE = Path(__file__).resolve().parent
 #: Directories of a site whose files are run, or decide what passes.
 _SITE_DIRECTORIES = ("systems", "checks", "references", "spack")
 #: Large directories of a site, and the file of each of their parts that has the checksums of the others.
 _LISTS = {"stacks": "manifest.json", "inputs": "kept.json"}
+
+
+def find_root() -> Path | None:
+    """Return the project checkout; None if virtqual is installed without one and no variable names one."""
+    if root_name := os.environ.get("VIRTQUAL_ROOT"):
+        return Path(root_name).resolve()
+    # Never the working directory: its files would be run.
+    checkout = _PACKAGE.parents[1]
+    return checkout if (checkout / "checks").is_dir() else None
 
 
 def root() -> Path:
@@ -42,20 +56,29 @@ def root() -> Path:
     UsageError
         virtqual is not installed from a checkout, and no variable names one.
     """
-    if root_name := os.environ.get("VIRTQUAL_ROOT"):
-        return Path(root_name).resolve()
-    checkout = Path(__file__).resolve().parents[2]
-    if not (checkout / "checks").is_dir():
-        # Never the working directory: its files would be run.
+    checkout = find_root()
+    if checkout is None:
         raise UsageError(
-            "virtqual is installed without its checkout, which has the checks: let VIRTQUAL_ROOT name it"
+            "this needs a clone of virtqual, which has the checks and ReFrame's configuration, and virtqual "
+            "is installed without one: run `. ci/activate` in a clone, or set VIRTQUAL_ROOT to its directory "
+            "(judge, pair, show, report and check need none)"
         )
     return checkout
 
 
+def _find_home(variable: str, default: str) -> Path:
+    """Return virtqual's directory below one that the XDG Base Directory Specification names."""
+    named = os.environ.get(variable, "")
+    # The specification: a relative path is ignored.
+    return (Path(named) if Path(named).is_absolute() else Path(f"~/{default}").expanduser()) / "virtqual"
+
+
 def find_site() -> Path:
     """Return the directory of what belongs to the centre, whether it can be used or not; see `site`."""
-    return Path(os.environ.get("VIRTQUAL_SITE") or root() / "site").resolve()
+    if named := os.environ.get("VIRTQUAL_SITE"):
+        return Path(named).resolve()
+    checkout = find_root()
+    return (checkout / "site" if checkout else _find_home("XDG_CONFIG_HOME", ".config")).resolve()
 
 
 def site() -> Path:
@@ -75,7 +98,10 @@ def site() -> Path:
 
 def state() -> Path:
     """Return the directory that virtqual writes to (it may not exist yet)."""
-    return Path(os.environ.get("VIRTQUAL_STATE") or root() / ".virtqual").resolve()
+    if named := os.environ.get("VIRTQUAL_STATE"):
+        return Path(named).resolve()
+    checkout = find_root()
+    return (checkout / ".virtqual" if checkout else _find_home("XDG_STATE_HOME", ".local/state")).resolve()
 
 
 def check_directories() -> None:
@@ -175,14 +201,20 @@ def _find_faults(files: Iterable[Path], is_shared: bool = False) -> Iterator[Fau
         with suppress(OSError):
             # A file that is gone, or that this user cannot read, is not read later either.
             fault = trust.find_fault(path, owners)
-            fault = fault or (trust.find_open_parent(path, root()) if number == 0 else None)
+            fault = fault or (trust.find_open_parent(path, find_root() or _PACKAGE) if number == 0 else None)
             if fault:
                 yield fault
 
 
 def references() -> Path:
-    """Return the project's directory of reviewed data."""
-    return root() / "references"
+    """Return the project's directory of reviewed data: that of the checkout, else the copy in the package."""
+    checkout = find_root()
+    return checkout / "references" if checkout else _PACKAGE / "data/references"
+
+
+def examples() -> Path:
+    """Return the directory with a directory for each example session, which the package ships."""
+    return _PACKAGE / "data/examples"
 
 
 def site_references() -> Path:
@@ -242,11 +274,11 @@ def is_site_shared() -> bool:
 
 
 def trusted_owners() -> frozenset[int]:
-    """Return who may own files: this user, root, and the owner of the checkout, whose code runs already."""
+    """Return who may own files: this user, root, and the owner of checkout or package, whose code runs."""
     # In a user namespace root may be a user without a number: the owner of the root directory.
     owners = {0, os.geteuid(), Path("/").stat().st_uid}
     with suppress(OSError):
-        owners.add(root().stat().st_uid)
+        owners.add((find_root() or _PACKAGE).stat().st_uid)
     return frozenset(owners)
 
 

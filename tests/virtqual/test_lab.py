@@ -1,5 +1,7 @@
 """The lab of `ci/evidence`: which experiments are done, what is old, and the pages that the results give."""
 
+import gzip
+import hashlib
 import json
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from virtqual.errors import UsageError
 
 LAB = paths.root() / "benchmarks/lab"
 sys.path.insert(0, str(LAB))
+import logs  # noqa: E402
 import run as lab  # noqa: E402
 import tables  # noqa: E402
 from experiments import Experiment, load_experiments  # noqa: E402
@@ -39,7 +42,8 @@ def make_line(experiment, number=1, **changes):
 
 def test_the_committed_results_give_the_committed_pages():
     """Edits between the marks of a page are lost: edit what makes the tables; `ci/evidence --page` writes."""
-    made = tables.make_tables(tables.match_results(load_experiments(), lab.read_lines(lab.RESULTS)))
+    lines = lab.read_lines(lab.RESULTS)
+    made = tables.make_tables(tables.match_results(load_experiments(), lines), logs.judge_all(lines))
     for name in lab.PAGES:
         text = (paths.root() / name).read_text(encoding="utf-8")
         assert tables.fill_page(text, made, name) == text, f"{name}: run `ci/evidence --page`"
@@ -277,3 +281,57 @@ def test_the_page_of_html_has_all_tables_and_no_script():
     html = tables.render_html(tables.make_tables(tables.match_results([experiment], [make_line(experiment)])))
     assert "&lt;script&gt;nothing" in html
     assert "<script" not in html
+
+
+@pytest.fixture
+def example(tmp_path):
+    """A session's directory, and the line of its result."""
+    name, log = "20261129-120000-s", gzip.decompress((paths.examples() / "over.jsonl.gz").read_bytes())
+    directory = tmp_path / name
+    directory.mkdir()
+    (directory / "log.jsonl").write_bytes(log)
+    line = {"session": name, "log": hashlib.sha256(log).hexdigest(), "outcome": "OVER", "exit_code": 1}
+    return directory, line
+
+
+def test_a_log_that_is_kept_is_judged_again(example, tmp_path):
+    directory, line = example
+    assert logs.keep(directory, tmp_path / "logs")
+    assert list(logs.find_problems([line], tmp_path / "logs")) == []
+    (kept,) = logs.judge_all([line, {"experiment": "a test"}], tmp_path / "logs")
+    assert (kept.outcome, kept.exit_code, kept.is_as_recorded) == ("OVER", 1, True)
+    (kept,) = logs.judge_all([line | {"outcome": "WITHIN", "exit_code": 0}], tmp_path / "logs")
+    assert not kept.is_as_recorded
+
+
+def test_a_log_that_is_not_that_of_its_result_is_named(example, tmp_path):
+    directory, line = example
+    logs.keep(directory, tmp_path / "logs")
+    (problem,) = logs.find_problems([line | {"log": "0" * 64}], tmp_path / "logs")
+    assert problem.endswith("s.jsonl.gz: its SHA-256 is not the one in the results")
+    (problem,) = logs.find_problems([], tmp_path / "logs")
+    assert problem.endswith("no result is of this session")
+
+
+def test_logs_are_kept_as_long_as_there_is_room(example, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(logs, "MAX_LOGS_BYTES", 1000)
+    assert not logs.keep(example[0], tmp_path / "logs")
+    assert "is not kept" in capsys.readouterr().out
+    assert not (tmp_path / "logs").exists()
+
+
+def test_the_committed_logs_are_those_of_their_results():
+    assert list(logs.find_problems(lab.read_lines(lab.RESULTS))) == []
+    assert sum(file.stat().st_size for file in logs.LOGS.glob("*.gz")) <= logs.MAX_LOGS_BYTES
+
+
+@pytest.mark.parametrize(("out", "is_kept"), [("results.jsonl", True), ("trial.jsonl", False)])
+def test_a_session_of_a_trial_leaves_no_log(example, tmp_path, monkeypatch, out, is_kept):
+    experiment = Experiment(**NOTHING, sessions=1, qualify=["-n", "lj"])
+    kept = []
+    monkeypatch.setattr(logs, "keep", kept.append)
+    monkeypatch.setattr(lab, "RESULTS", tmp_path / "results.jsonl")
+    monkeypatch.setattr(lab, "run_until_it_counts", lambda experiment, number: {"session": "s1"})
+    lab.run_experiments([experiment], tmp_path / out)
+    assert [path.name for path in kept] == ["s1"] * is_kept
+    assert lab.read_lines(tmp_path / out) == [{"session": "s1"}]

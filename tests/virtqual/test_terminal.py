@@ -59,7 +59,7 @@ def test_a_change_takes_one_line_of_the_table(shown, metrics, make):
     cases = [Case(slow, FIVE, PRIOR), Case(slow, CHANGE, PRIOR, baseline=slow)]
     terminal.console.print(table_of(judge_session(cases).verdicts))
     lines = terminal.console.file.getvalue().splitlines()
-    assert lines[-1].split()[:2] == ["change", "0%"]
+    assert lines[-1].split()[:2] == ["change", "0.0%"]
     assert max(map(len, lines)) <= 80
 
 
@@ -69,11 +69,11 @@ def test_a_change_that_cannot_be_judged_does_not_repeat_the_overhead(shown, metr
     cases = [Case(new, FIVE, PRIOR), Case(new, CHANGE, PRIOR, refused=unknown)]
     terminal.console.print(table_of(judge_session(cases).verdicts))
     lines = terminal.console.file.getvalue().splitlines()
-    assert lines[-1].split() == ["change", "-", "INVALID", "4"]
+    assert lines[-1].split() == ["change", "-", "-", "INVALID", "4"]
 
 
 @pytest.mark.parametrize(
-    ("ratio", "says"), [(0.0289, "34.6x"), (0.52, "48%"), (1.05, "-5%"), (35.4, "0.03x")]
+    ("ratio", "says"), [(0.0289, "35x"), (0.52, "48%"), (1.05, "-5.0%"), (35.4, "0.03x")]
 )
 def test_the_table_says_slower_and_faster(shown, metrics, make, ratio, says):
     terminal, text = shown
@@ -142,14 +142,17 @@ def test_failures_that_differ_only_in_numbers_are_told_once(shown):
     assert "failed: 0N and 2 more on vm: job0: no such file failed: case on vm: wrong energy" in text()
 
 
-def test_the_mean_of_a_curve_is_told_from_its_sizes_over_budget(shown, metrics, make):
+def test_a_curve_has_a_row_of_what_decides_and_one_of_its_mean(shown, metrics, make):
     terminal, text = shown
     sizes = (1.0, 2.0, 4.0)
     series = make(metrics["osu_latency"], [[0.9, 0.9, 0.0]] * 8, points=sizes)
     verdict = alone(series, FIVE, PRIOR)
     terminal.verdicts([verdict], None)
-    assert f" {verdict.overhead.brief_text('lower')} OVER" in text()
-    assert "A curve's row is the mean over its sizes. The lines below name the sizes that are over." in text()
+    finding = verdict.findings[0].judged.brief_text("lower")
+    assert f"osu_latency here, 10 24.6 us {finding} 5+5% OVER 4 of 8 from 1 to 2 B" in text()
+    assert f"mean of 3 sizes {verdict.overhead.brief_text('lower')} 5+5% Percent" in text()
+    assert "A curve's row is the size nearest to its limit, or the range that is over." in text()
+    assert "Pairs: those that decided, of those that were run." in text()
 
 
 def test_help_is_folded_between_words_in_80_columns():

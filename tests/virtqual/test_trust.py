@@ -220,8 +220,8 @@ def test_the_working_directory_is_never_taken_for_the_checkout(tmp_path, monkeyp
     (tmp_path / "checks").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("VIRTQUAL_ROOT", raising=False)
-    monkeypatch.setattr(paths, "__file__", str(package / "paths.py"))
-    with pytest.raises(UsageError, match="let VIRTQUAL_ROOT name"):
+    monkeypatch.setattr(paths, "_PACKAGE", package)
+    with pytest.raises(UsageError, match="set VIRTQUAL_ROOT to its directory"):
         paths.root()
     monkeypatch.setenv("VIRTQUAL_ROOT", str(tmp_path))
     assert paths.root() == tmp_path

@@ -9,6 +9,7 @@ from ruamel.yaml import YAML
 
 from virtqual.paths import root
 
+TEMPLATES = sorted((root() / ".github/ISSUE_TEMPLATE").glob("*.yml"))
 WORKFLOWS = sorted((root() / ".github/workflows").glob("*.y*ml"))
 
 
@@ -90,3 +91,13 @@ def test_readers_and_the_log_are_fuzzed_each_night():
     assert '"HYPOTHESIS_PROFILE": "nightly"' in text
     for name in re.search(r"tests/virtqual/\{(.*?)\}", text)[1].split(","):
         assert (root() / "tests/virtqual" / name).is_dir()
+
+
+def test_each_form_of_an_issue_asks_for_what_is_needed_to_repeat_it():
+    forms = {file.stem: read(file) for file in TEMPLATES if file.stem != "config"}
+    assert set(forms) == {"bug", "outputs", "wrong-verdict"}
+    for form in forms.values():
+        assert {"name", "description", "body"} <= form.keys()
+        fields = [field for field in form["body"] if field["type"] != "markdown"]
+        assert any(field.get("validations", {}).get("required") for field in fields)
+        assert all(field["attributes"]["label"] for field in fields)

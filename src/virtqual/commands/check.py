@@ -19,7 +19,7 @@ from virtqual.session.store import NoSessionError, find, ids
 def command(
     sessions: Annotated[
         list[str] | None,
-        typer.Argument(help="sessions (id, path or 'last'); without any: all, state and site"),
+        typer.Argument(help="sessions (id, path, 'last' or example:NAME); without any: all, state and site"),
     ] = None,
 ) -> None:
     """Check logs, judge the runs again, and compare with what is recorded.

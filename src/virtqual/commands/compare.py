@@ -53,8 +53,8 @@ def command(
     names = letters(len(loaded))
     _say.print(*_list_sessions(loaded, names), _make_table(rows, names))
     _say.print(
-        "Medians, with the overhead's interval (minus is faster). The last two columns compare a side with "
-        "the native side of A; - if A did not measure the series.",
+        "Percent slower, minus is faster; at most: budget+margin. A curve has the means over its sizes. The "
+        "other columns compare a side with the native side of A; - if A did not measure the series.",
         style="dim",
     )
     _say.print("Across sessions nothing is paired in time, so nothing is judged.", style="dim")
@@ -73,16 +73,16 @@ def _list_sessions(sessions: list[Session], names: list[str]) -> tuple[Table, Ta
 
 
 def _make_table(rows: list[ComparedSeries], names: list[str]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("metric and setting", overflow="fold", max_width=24)
     table.add_column("")
-    for title in ("slower by", f"native vs {names[0]}", f"virtual vs {names[0]}", ""):
+    for title in ("slower by", "at most", f"native vs {names[0]}", f"virtual vs {names[0]}", ""):
         table.add_column(title, justify="right", no_wrap=True)
     for series, group in groupby(rows, key=attrgetter("series")):
         # One row a series, so that its name may take several lines.
         lines = []
         for row in group:
             sides = map(row.describe_side, SIDES)
-            lines.append((names[row.session], row.overhead_text, *sides, row.mark))
+            lines.append((names[row.session], row.overhead_text, row.at_most, *sides, row.mark))
         table.add_row(series.replace("@", " "), *("\n".join(column) for column in zip(*lines, strict=True)))
     return table

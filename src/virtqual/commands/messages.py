@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from virtqual import paths
 from virtqual.errors import INTERRUPTED, UsageError, VirtqualError, exit_code_of
 from virtqual.files.records import write_file
-from virtqual.files.wording import describe_value
+from virtqual.files.wording import describe_value, suggest
 from virtqual.report.console import verbatim
 from virtqual.session.verified import read_digests
 
@@ -82,6 +82,10 @@ def _put_plainly(error: Any) -> None:
     """Put an error about the command line into plain words, with what was written."""
     if isinstance(error.__cause__, ValidationError):
         error.message = describe_value(error.__cause__.errors()[0])
+    if error.message.startswith("No such command") and hasattr(error.ctx.command, "commands"):
+        name = error.message.split("'")[1]
+        names = error.ctx.command.commands
+        error.message = f"{error.ctx.info_name} has no command {name!r}: {suggest(name, names)}"
     extra = re.match(r"Got unexpected extra argument\(s\) \((\S+)", error.message)
     if extra and any("--system" in parameter.opts for parameter in error.ctx.command.params):
         error.message += f"; a system is named by --system {extra[1].rstrip(')')}"

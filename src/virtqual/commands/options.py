@@ -35,6 +35,8 @@ def check_against(name: str | None) -> str | None:
     return name
 
 
+SESSION_HELP = "session (id, path, 'last', or an example such as example:within)"
+
 NODES_HELP = "use at most so many nodes of each side"
 
 System = Annotated[str, typer.Option(help="system to run on: the name of its system file")]

@@ -306,7 +306,7 @@ def _print_answer(measurement: Measurement, *, is_interrupted: bool) -> None:
         _print_differences(measurement)
     for caveat in list_caveats(measurement):
         console.print(Text(caveat, style="dim"))
-    lines = sort_lines(answer.verdicts, {one.id: one.metric.axis_unit for one in measurement.answer.series})
+    lines = sort_lines(answer.verdicts)
     sentence = describe_answer(answer.outcome, lines, measurement.plan.names[1])
     what = "Interrupted. So far: " if is_interrupted else ""
     console.print(Text(f"\n{what}{answer.outcome.value}: {sentence}", style="bold"))
@@ -320,6 +320,7 @@ def _print_differences(measurement: Measurement) -> None:
     """Print the notes of both sides where they differ."""
     rows = list_differences(measurement.notes[0])
     if rows:
+        Terminal().console.print()
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
         table.add_column("differs", no_wrap=True)
         for name in measurement.plan.names:
@@ -327,3 +328,4 @@ def _print_differences(measurement: Measurement) -> None:
         for row in rows:
             table.add_row(*row)
         Terminal().console.print(table)
+        Terminal().console.print()

@@ -9,16 +9,18 @@ import typer
 
 from virtqual import paths
 from virtqual.commands.messages import print_doubts, write_output
+from virtqual.commands.options import SESSION_HELP
 from virtqual.errors import UsageError
 from virtqual.files.records import open_directory
 from virtqual.report import machines, page
+from virtqual.session.packed import find_packed
 from virtqual.session.store import find, load
 
 _FORMS = {".html": page.render, **machines.FORMS}
 
 
 def command(
-    session: Annotated[str, typer.Argument(help="session (id, path or 'last')")] = "last",
+    session: Annotated[str, typer.Argument(help=SESSION_HELP)] = "last",
     output: Annotated[
         Path | None,
         typer.Option(
@@ -34,6 +36,8 @@ def command(
     Markdown the table for a merge request, and .prom what node_exporter's
     textfile collector reads.
     """
+    if output is None and find_packed(session):
+        raise UsageError(f"name a file by -o, such as -o report.html: {session} has no directory for it")
     form = _FORMS.get(Path(output or page.FILE).suffix)
     if form is None:
         raise UsageError(f"-o {output}: the name has to end with {', '.join(_FORMS)}")

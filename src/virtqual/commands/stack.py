@@ -38,6 +38,12 @@ def register(
         stack = module_stack.register(modules, paths.stacks())
     else:
         environment = (spack or paths.root()).resolve()
+        if spack is None and not spack_stack.has_spack():
+            raise UsageError(
+                "name what provides the programs: --modules FILE takes the modules of programs you have "
+                "(docs/stack.md), --spack DIRECTORY an installed Spack environment; without either "
+                "it is Spack's of the checkout, and there is no program spack on PATH or in SPACK_ROOT"
+            )
         stack = spack_stack.register(environment, paths.stacks() / spack_stack.NAME)
     _console.print(f"stack {stack.name} {stack.hash}:")
     for program in stack.programs:

@@ -81,6 +81,8 @@ def init_system(
     marked TODO. A file that exists is not overwritten: the difference is printed.
     """
     file = _find_new_file(name)
+    if not offline:
+        _check_that_slurm_is_here(name)
     common = [f"--{key}={value}" for key, value in (("account", account), ("qos", qos)) if value]
     options = {
         "native": _complete_options("native", native, native_options, common),
@@ -97,6 +99,15 @@ def init_system(
     for mistake in error.mistakes if isinstance(error, SystemFileError) else ():
         _console.print(f"  {mistake}")
     _console.print(f"Then: virtqual system check {name}{'' if offline else ' --on-nodes'}")
+
+
+def _check_that_slurm_is_here(name: str) -> None:
+    if shutil.which("scontrol") is None:
+        raise InfrastructureError(
+            "there is no Slurm on this machine (no scontrol on PATH): run this on a login node, or write a "
+            f"template: virtqual system init {name} --offline --native PARTITION --virtual PARTITION. Two "
+            "machines without Slurm are compared by `virtqual pair`"
+        )
 
 
 def _complete_options(side: str, partition: str, more: str, common: Sequence[str]) -> list[str]:
@@ -129,11 +140,6 @@ def _read_partition(name: str) -> SlurmPartition:
 
 def _compose_by_slurm(name: str, options: Mapping[str, Sequence[str]], wait_hours: float) -> str:
     """Return the text of a system file by what Slurm and a node of each side show."""
-    if shutil.which("scontrol") is None:
-        raise InfrastructureError(
-            "there is no Slurm on this machine (no scontrol on PATH): run this on a login node, or add "
-            "--offline for a template with comments"
-        )
     stated = {side: parse_options(words) for side, words in options.items()}
     if len(clusters := {of_side.get("--clusters", "") for of_side in stated.values()}) > 1:
         raise UsageError(

@@ -163,8 +163,12 @@ class _Constructor(RoundTripConstructor):  # type: ignore[misc, unused-ignore]
         try:
             return super().construct_object(node, deep=deep)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            kind = node.tag.rpartition(":")[2]
+            reason = f"cannot be read as {kind}"
+            if kind == "timestamp":
+                reason = "is not a date that exists: write YYYY-MM-DD"
             raise _RefusedError(
-                problem=f"holds {str(node.value)[:40]!r}, which cannot be read as {node.tag}.",
+                problem=f"holds {str(node.value)[:40]!r}, which {reason}.",
                 problem_mark=node.start_mark,
             ) from None
 

@@ -37,6 +37,41 @@ _PHRASES = {
     **dict.fromkeys(("string_too_short", "too_short"), "is empty"),
 }
 
+#: The kinds of mistake that are about numbers.
+_NUMBERS = frozenset(["int_type", "int_parsing", "float_type", "float_parsing"])
+#: Words that people write for a name, by the name that they look for.  Spelling does not lead from one to the
+#: other.
+_SYNONYMS = {
+    "better": ("direction", "goal"),
+    "budget": ("allowed", "limit", "max", "threshold", "tolerance"),
+    "build": ("revision", "version"),
+    "check": ("audit", "validate", "verify"),
+    "class": ("hypervisor_class", "kind", "type"),
+    "compare": ("diff",),
+    "expires": ("deadline", "end", "expiration", "expiry", "till", "until", "valid_until"),
+    "fetch": ("download", "get"),
+    "history": ("log", "trend", "trends"),
+    "hypervisor_class": ("class",),
+    "init": ("create", "make", "new"),
+    "list": ("ls", "sessions"),
+    "native": ("bare", "bare-metal", "baremetal", "baseline", "host", "metal", "reference"),
+    "node": ("host", "hostname"),
+    "owner": ("accepted_by", "approved_by", "approver", "author", "by", "who"),
+    "qualify": ("bench", "benchmark", "measure", "run", "start", "test"),
+    "reason": ("because", "comment", "description", "note", "why"),
+    "register": ("add",),
+    "report": ("export", "html"),
+    "setting": ("case", "parameter", "parameters", "size"),
+    "show": ("cat", "print", "view"),
+    "up_to": ("accepted", "allowed", "at_most", "limit", "max", "threshold"),
+    "virtual": ("candidate", "cloud", "guest", "vm", "vms"),
+}
+#: How many valid names a message lists next to those that are similar.
+_MAX_LISTED = 12
+#: A number with a unit, and the beginning of a date or time.
+_WITH_UNIT = re.compile(r"[+-]?[\d.]+ *([^\W\d_]{1,8}|%)")
+_DATE = re.compile(r"\d{4}-\d\d?-\d\d?")
+
 # Categories of characters that control a terminal, change the direction of text, or have no width.
 _UNPRINTABLE_CATEGORIES = frozenset(["Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"])
 
@@ -117,14 +152,27 @@ def node_sort_key(node: str) -> tuple[int, str]:
 
 
 def suggest(name: str, valid_names: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: similar names, else all valid names."""
+    """Return the end of a message about an unknown name: names that may be meant, and all if they are few.
+
+    Examples
+    --------
+    >>> suggest("until", ["build", "expires", "owner"])
+    'did you mean expires? Known are build, expires, owner.'
+    """
     names = sorted(valid_names)
-    return suggest_similar(name, names) or f"known are {', '.join(names) or 'none'}."
+    guess = suggest_similar(name, names)
+    if guess is None:
+        return f"known are {', '.join(names) or 'none'}."
+    return f"{guess} Known are {', '.join(names)}." if len(names) <= _MAX_LISTED else guess
 
 
 def suggest_similar(name: str, valid_names: Iterable[str]) -> str | None:
-    """Return a question with the names that are similar to an unknown one; None if none is."""
-    matches = get_close_matches(name, sorted(valid_names), n=3, cutoff=0.5)
+    """Return a question with the names that an unknown one means, or is spelt like; None if there is none."""
+    names = sorted(valid_names)
+    meant = [known for known in names if name.lower().replace(" ", "_") in _SYNONYMS.get(known, ())]
+    # Of a name of two letters one may be wrong.
+    likeness = 0.5 if len(name) <= 3 else 0.6
+    matches = meant or get_close_matches(name, names, n=3, cutoff=likeness)
     return f"did you mean {' or '.join(matches)}?" if matches else None
 
 
@@ -166,6 +214,11 @@ def describe_value(mistake: Mapping[str, Any]) -> str:
     "'all' is no whole number"
     """
     value = shorten(repr(mistake["input"]), 60)
+    if mistake["type"] in _NUMBERS and isinstance(mistake["input"], str):
+        if _DATE.match(mistake["input"]):
+            return f"{value} is a date, not a number: write seconds"
+        if unit := _WITH_UNIT.fullmatch(mistake["input"].strip()):
+            return f"{value} has a unit: write the number alone, in the unit of this key, not in {unit[1]}"
     phrase = _PHRASES.get(mistake["type"])
     if phrase is None:
         return f"{str(mistake['msg']).removeprefix('Value error, ')} (found {value})"

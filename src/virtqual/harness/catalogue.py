@@ -172,12 +172,20 @@ def explain_unknown_words(entries: Sequence[Entry], names: Sequence[str], tags: 
     for name in names:
         if not select(entries, [name], ()):
             near = suggest(name, {entry.check for entry in entries})
+            if same := next((entry for entry in entries if _is_name_alone(name, entry)), None):
+                long = "%".join([same.check, "sample=0N", *same.name.split(" ")[1:]])
+                near = f"a name has its parameters in it, such as {long}; write '^{same.check}(%|$)'"
             return f"no check has a name that matches {name!r}: {near}"
     for tag in tags:
         if not select(entries, (), [tag]):
             near = suggest(tag, {tag for entry in entries for tag in entry.tags})
             return f"no check has a tag that matches {tag!r}: {near}"
     return None
+
+
+def _is_name_alone(pattern: str, entry: Entry) -> bool:
+    """Return whether a pattern matches the name of a check, and not that of a case with its parameters."""
+    return not pattern.startswith("/") and bool(re.search(pattern, entry.check))
 
 
 def explain_empty_selection(

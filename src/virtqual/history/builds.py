@@ -20,7 +20,7 @@ from virtqual.references.marks import Mark
 from virtqual.session.summary import Summary
 from virtqual.verdict import Outcome, Verdict
 from virtqual.verdict.estimate import Floats, Ints
-from virtqual.verdict.notation import Direction, describe_slowdown, describe_slowdown_briefly, sign_of
+from virtqual.verdict.notation import Direction, describe_share, describe_slowdown, has_factor, sign_of
 from virtqual.verdict.waiver import Waiver
 
 #: Prefix of the facts that define a build.
@@ -43,6 +43,8 @@ class Level:
     log: float
     error: float
     better: Direction
+    #: One of its sessions shows the overhead as a factor.
+    as_factor: bool = False
 
     @property
     def text(self) -> str:
@@ -51,8 +53,9 @@ class Level:
 
     @property
     def estimate(self) -> str:
-        """The overhead such as ``5.0% slower``."""
-        return describe_slowdown(self.log, self.better)
+        """By how much virtual is slower, as `virtqual show` writes it: ``5.0%``; a minus is faster."""
+        as_factor = self.as_factor or has_factor(self.better, self.log)
+        return describe_share(self.log, self.better, as_factor=as_factor)
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,10 @@ class MetricHistory:
     sessions: tuple[Summary, ...]
     history: History
     changes: Changes
+    #: Whether each session shows its overhead as a factor.
+    as_factors: tuple[bool, ...]
+    #: Budget and margin of the overhead in the last session, of a curve the smallest; ``-`` without one.
+    at_most: str = "-"
 
     @property
     def variances(self) -> Floats:
@@ -80,7 +87,9 @@ class MetricHistory:
             is_of_build = self.history.builds == build
             weights = 1 / self.variances[is_of_build]
             log = float(np.average(self.history.log[is_of_build], weights=weights))
-            levels.append(Level(int(build), log, 1 / math.sqrt(float(weights.sum())), self.better))
+            as_factor = bool(np.any(is_of_build & np.array(self.as_factors)))
+            error = 1 / math.sqrt(float(weights.sum()))
+            levels.append(Level(int(build), log, error, self.better, as_factor))
         return levels
 
     @property
@@ -96,7 +105,7 @@ class MetricHistory:
         """The summary of changes, or the smallest step that the history would show."""
         if not self.summary and self.changes.least > MAX_DETECTABLE_LOG:
             return "too few sessions"
-        return self.summary or f"none above {describe_slowdown_briefly(self.changes.least, 'lower')}"
+        return self.summary or f"none above {describe_share(self.changes.least, 'lower')}"
 
     @property
     def largest_change(self) -> float:
@@ -159,7 +168,10 @@ def make_place(
         history = _make_history(builds[list(verdicts)], list(verdicts.values()), in_time)
         better = next(iter(verdicts.values())).better
         changes = find_changes(history, len(verdicts_by_metric))
-        metrics.append(MetricHistory(name, better, of_metric, history, changes))
+        latest = list(verdicts.values())[in_time[-1]]
+        at_most = latest.at_most if latest.gate == "overhead" else "-"
+        as_factors = tuple(v.overhead is not None and v.overhead.is_factor(better) for v in verdicts.values())
+        metrics.append(MetricHistory(name, better, of_metric, history, changes, as_factors, at_most))
     metrics.sort(key=lambda metric: metric.largest_change, reverse=True)
     names = _name_builds(list(sessions_by_build))
     own_marks = tuple(mark for mark in marks if mark.system in ("", system))

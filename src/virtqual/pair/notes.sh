@@ -6,7 +6,7 @@ say node "$(uname -n)"
 say boot "$(first /proc/sys/kernel/random/boot_id)"
 say kernel "$(uname -sr)"
 say arch "$(uname -m)"
-say os "$(sed -n 's/^PRETTY_NAME="\{0,1\}\([^"]*\)"\{0,1\}$/\1/p' /etc/os-release 2> /dev/null)"
+say os "$(sed -n "s/^PRETTY_NAME=[\"']\{0,1\}\([^\"']*\)[\"']\{0,1\}\$/\1/p" /etc/os-release 2> /dev/null)"
 cpu=$(sed -n 's/^model name[[:space:]]*: *//p' /proc/cpuinfo 2> /dev/null | head -n 1)
 # Arm has no model name there.
 [ -n "$cpu" ] || cpu=$(LC_ALL=C lscpu 2> /dev/null | sed -n 's/^Model name: *//p' | head -n 1)

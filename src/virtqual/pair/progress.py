@@ -74,7 +74,8 @@ class Progress:
         what = [f"{metric.name} in {metric.unit}, {metric.better} is better" for metric in plan.metrics]
         what += [f"what {reader} prints" for reader in plan.readers]
         allowed = f"at most {format_percent(plan.budget)} slower, margin {format_percent(plan.margin)}"
-        self._say(f"{'; '.join(what) or 'wall time'}; {allowed}; pairs in {file}", "dim")
+        self._say(f"{'; '.join(what) or 'wall time'}; {allowed}", "dim")
+        self._say(f"pairs go to {file}", "dim")
 
     def begin(self, what: str, side: Side, left: int = 0) -> None:
         """Show that a run begins, and how many pairs follow before the next look."""

@@ -103,7 +103,7 @@ def describe(measurement: Measurement) -> JudgedFile:
     return JudgedFile(
         title=f"{labels.candidate} against {labels.reference}",
         judged=[(table.session, answer.verdict)],
-        labels=labels,  # type: ignore[arg-type]
+        labels=labels,
         series={table.session: {one.id: one for one in answer.series}},
         facts=list_facts(measurement),
         about={"date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "pairs": str(table.file)},

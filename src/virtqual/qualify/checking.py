@@ -169,6 +169,15 @@ def check_conclusion(session: Session, directory: Path) -> CheckResult:
     return checked
 
 
+def judge_again(session: Session, directory: Path) -> Session:
+    """Return a session with the conclusion that its runs come to by this code; as it is if unjudged."""
+    again = session.model_copy()
+    if session.basis is not None:
+        again.set_conclusion(Conclusion(basis=session.basis, not_run=session.not_run))
+        draw_conclusion(again, _find_earlier(session, session.basis, directory)[0], directory)
+    return again
+
+
 def _has_same_lines(session: Session, basis: Basis) -> bool:
     """Return whether a conclusion was drawn from the lines that the log has.
 

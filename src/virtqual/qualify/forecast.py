@@ -10,8 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from virtqual import paths
 from virtqual.errors import UsageError
-from virtqual.files.wording import Range
+from virtqual.files.wording import Range, suggest
 from virtqual.harness import catalogue
 from virtqual.qualify import opening, plan
 from virtqual.qualify.allocations import can_rotate, choose_rotated_nodes
@@ -114,7 +115,10 @@ def _assume_features(stack: str) -> set[str]:
     """Return the features of a stack that is to be set up."""
     recipes = {spack.NAME: spack.FILE, registry.NAME: registry.FILE}
     if stack not in recipes:
-        raise UsageError(f"no stack {stack!r} is set up: {manifest.name_setup(stack)} sets it up")
+        names = {*manifest.find_stacks(paths.stacks()), *recipes}
+        raise UsageError(
+            f"no stack {stack!r} is set up: {suggest(stack, names)} Another one: {manifest.name_setup(stack)}"
+        )
     programs = manifest.load_recipe(recipes[stack])["programs"].values()
     return {feature for program in programs if not program.get("extra") for feature in program["features"]}
 

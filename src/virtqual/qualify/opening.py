@@ -343,6 +343,16 @@ def find_stated_class(system: System) -> HypervisorClass:
         raise UsageError(f"{system.file}: {key}: {error}") from None
 
 
+def _list_classes(accelerator: str) -> str:
+    """Return the classes of an accelerator, or all of them with theirs if none is for it."""
+    classes = project_references().classes
+    fitting = sorted(name for name, each in classes.items() if accelerator in each.accelerators)
+    if fitting:
+        return f"classes for this accelerator: {', '.join(fitting)}"
+    known = [f"{name} ({' or '.join(each.accelerators)})" for name, each in sorted(classes.items())]
+    return f"no class is for this accelerator; there are {', '.join(known)}"
+
+
 def choose_class(name: str, system: System) -> HypervisorClass:
     """Return the class of budgets, which must be one that these VMs may be judged as."""
     hypervisor = system.virtual_extras.hypervisor
@@ -352,7 +362,7 @@ def choose_class(name: str, system: System) -> HypervisorClass:
         raise RefusedError(
             f"class {chosen.name!r} is for {' or '.join(chosen.accelerators)}, but by {system.file} these "
             f"VMs run under {hypervisor.vendor} with the accelerator {hypervisor.accelerator!r}; "
-            "choose a class for this accelerator"
+            f"{_list_classes(hypervisor.accelerator)}"
         )
     if not chosen.fits(stated):
         raise RefusedError(

@@ -55,7 +55,8 @@ def _describe_invalid(session: Session, lines: Sequence[Line], build: str) -> st
     if refusing and all(line.outcome is Outcome.INVALID for line in lines):
         items = list_names(refusing, MAX_CAUSES_SHOWN)
         before = "" if session.runs else " before anything was measured"
-        return f"Refused{before}: native and virtual differ in {items}, so {build} cannot be judged."
+        verb = "forbids" if len(refusing) == 1 else "forbid"
+        return f"Refused{before}: {items} {verb} a fair comparison of {build} with native."
     if any(line.outcome is Outcome.INVALID for line in lines):
         return describe_answer(Outcome.INVALID, lines, build)
     what = pluralize(max(len(session.refused), 1), "check")

@@ -1,14 +1,14 @@
-"""Sessions side by side: medians of both sides, and their ratios to the first session's native side.
+"""Sessions side by side: their overheads, and both sides against the first session's native side.
 
 Sessions are not paired in time with each other, so a comparison across them gets no verdict.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
+from typing import NamedTuple
 
 from virtqual.references import project_references
 from virtqual.session.facts import facts
@@ -16,14 +16,20 @@ from virtqual.session.judge import admitted_of
 from virtqual.session.pairing import series_of
 from virtqual.session.session import Session
 from virtqual.verdict import Outcome, Verdict
-from virtqual.verdict.estimate import Floats
-from virtqual.verdict.notation import Direction, describe_slowdown, describe_slowdown_briefly, sign_of
-from virtqual.verdict.pairs import Side
+from virtqual.verdict.notation import Direction, describe_share, sign_of
+from virtqual.verdict.pairs import Series, Side
+
+
+class _Costs(NamedTuple):
+    """Logarithms, larger is worse: of the native cost, and of the ratio of both sides."""
+
+    native: float
+    overhead: float
 
 
 @dataclass(frozen=True)
 class ComparedSeries:
-    """One series in one session; each number is the mean over the sizes of a curve."""
+    """One series in one session, with the numbers of its verdict; of a curve the means over its sizes."""
 
     #: ``metric@setting``.
     series: str
@@ -44,13 +50,18 @@ class ComparedSeries:
     def overhead_text(self) -> str:
         """By how much virtual is slower, with the interval if there is one; a minus is faster."""
         overhead = self.verdict.overhead if self.verdict else None
-        bounds = overhead.bounds if overhead else None
-        return describe_slowdown_briefly(self.overhead, self.better, bounds)
+        return overhead.brief_text(self.better) if overhead else describe_share(self.overhead, self.better)
+
+    @property
+    def at_most(self) -> str:
+        """Budget and margin of the overhead; ``-`` without one."""
+        has_limit = self.verdict is not None and self.verdict.gate == "overhead"
+        return self.verdict.mean.at_most(self.better) if self.verdict and has_limit else "-"
 
     def describe_side(self, side: Side) -> str:
-        """Return a side against the native side of the first session, in words; ``-`` if it is unknown."""
+        """Return by how much a side is slower than the native side of the first session; ``-`` if unknown."""
         log = self.native if side == "native" else self.virtual
-        return "-" if log is None else describe_slowdown(log, self.better)
+        return "-" if log is None else describe_share(log, self.better)
 
 
 def letters(count: int) -> list[str]:
@@ -75,19 +86,18 @@ def compare(sessions: Sequence[Session]) -> list[ComparedSeries]:
     ]
     compared = []
     for name in dict.fromkeys(name for measured in series_by_session for name in measured):
-        first = series_by_session[0].get(name)
-        rows = []
+        first, base, rows = series_by_session[0].get(name), math.nan, []
         for number, (session, measured) in enumerate(zip(sessions, series_by_session, strict=True)):
             if (series := measured.get(name)) is None:
                 continue
-            better = series.metric.better
-            sides = series.medians["native"], series.medians["virtual"]
-            native = virtual = None
+            verdict = next((v for v in session.verdicts if v.series == name and v.overhead), None)
+            costs = _find_costs(series, verdict)
+            base, native, virtual = base if number else costs.native, None, None
             if first and first.points == series.points:
-                native, virtual = (_find_cost(values, first.medians["native"], better) for values in sides)
-            verdicts = (v for v in session.verdicts if v.series == name and v.overhead)
-            overhead = _find_cost(sides[1], sides[0], better)
-            rows.append(ComparedSeries(name, number, better, overhead, native, virtual, next(verdicts, None)))
+                native = costs.native - base
+                virtual = native + costs.overhead
+            better = series.metric.better
+            rows.append(ComparedSeries(name, number, better, costs.overhead, native, virtual, verdict))
         compared += _mark_extremes(rows)
     return compared
 
@@ -109,9 +119,12 @@ def _mark_extremes(rows: Sequence[ComparedSeries]) -> list[ComparedSeries]:
     return [replace(row, mark=marks.get(row.session, "")) for row in rows]
 
 
-def _find_cost(values: Floats, base: Floats, better: Direction) -> float:
-    """Return ln(values/base), positive is worse; of a curve the mean over its sizes."""
-    return sign_of(better) * float(np.mean(np.log(values / base)))
+def _find_costs(series: Series, verdict: Verdict | None) -> _Costs:
+    """Return the numbers of a verdict; of a series without one the means over its pairs."""
+    if verdict and verdict.overhead and verdict.native:
+        return _Costs(sign_of(verdict.better) * math.log(verdict.native), verdict.overhead.log)
+    native, virtual = series.costs(series.valid).mean(axis=(1, 2)).tolist()
+    return _Costs(native, virtual - native)
 
 
 def differing(sessions: Sequence[Session]) -> Iterator[tuple[str, list[tuple[str, str]]]]:

@@ -19,7 +19,7 @@ from virtqual.report.summary import (
 )
 from virtqual.session.conclusion import EXIT_CODES
 from virtqual.verdict import Outcome, SessionVerdict, first_of
-from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, Labels
+from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, REFERENCE_AND_CANDIDATE, Labels
 from virtqual.verdict.pairs import Series, Side
 
 #: By the end of a file's name.
@@ -146,10 +146,13 @@ def _make_sections(it: JudgedFile) -> list[_Section]:
     for name, answer in it.judged:
         series = it.series.get(name, {})
         forest, rows = make_rows(answer.verdicts, series, series, {}, it.labels)
-        subject = f"the {it.labels.build}"
+        is_named = it.labels not in (NATIVE_AND_VIRTUAL, REFERENCE_AND_CANDIDATE)
+        subject = it.labels.candidate if is_named else f"the {it.labels.build}"
         lines = [row.line for row in rows]
         sentence = describe_answer(answer.outcome, lines, subject, answer.slow_runs)
-        sections.append(_Section(name, answer, sentence, rows, forest, _list_notes(answer, lines)))
+        sections.append(
+            _Section(name, answer, sentence, rows, forest, _list_notes(answer, lines, it.caveats))
+        )
     return sections
 
 
@@ -159,7 +162,7 @@ def _find_worst(it: JudgedFile, sections: Sequence[_Section]) -> _Section:
     return next((section for section in sections if section.answer.outcome is it.outcome), empty)
 
 
-def _list_notes(answer: SessionVerdict, lines: Sequence[Line]) -> list[str]:
+def _list_notes(answer: SessionVerdict, lines: Sequence[Line], caveats: Sequence[str]) -> list[str]:
     has_several = len({line.outcome for line in lines}) > 1
     notes = [f"Of {len(lines)} metrics: {describe_so_far(lines)}."] if has_several else []
     reasoned = (Outcome.INVALID, Outcome.UNDECIDED)
@@ -169,7 +172,9 @@ def _list_notes(answer: SessionVerdict, lines: Sequence[Line]) -> list[str]:
     notes += [f"Slow runs: {answer.slow_runs.text}."] if answer.slow_runs.found else []
     notes += [f"Lost runs: {answer.slow_runs.lost_text}."] if answer.slow_runs.more_runs else []
     return notes + [
-        f"{text[:1].upper()}{text[1:]}." for text in (answer.without_hosts, answer.confounded) if text
+        f"{text[:1].upper()}{text[1:]}."
+        for text in (answer.without_hosts, "" if caveats else answer.confounded)
+        if text
     ]
 
 

@@ -202,6 +202,9 @@ class SlowdownAxis:
             return reference if len(reference) <= MAX_REFERENCE_CHARS else word
         if self.has_factors:
             return f"{math.exp(value):.3g}x"
+        # Only a time can be as much longer: no rate is more than 100 % slower.
+        if value > 1 - 1e-9:
+            return f"{1 + value:.3g}x"
         return f"{100 * value:.4g} %".replace("-", "\N{MINUS SIGN}")
 
 

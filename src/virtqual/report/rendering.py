@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from virtqual.files.wording import printable
 from virtqual.report import plots
@@ -39,8 +39,18 @@ def make_environment() -> Environment:
     )
     environment.filters["value"] = format_value
     environment.filters["time"] = format_time
+    environment.filters["with_code"] = _mark_code
     environment.globals.update(BAR=plots.BAR, WIDTH=plots.WIDTH, WIDE=plots.WIDE, HEIGHT=plots.HEIGHT)
     return environment
+
+
+def _mark_code(text: str) -> Markup:
+    """Return a text in which a command between backticks is marked as one."""
+    parts = [escape(printable(part)) for part in text.split("`")]
+    code = [
+        Markup("<code>{}</code>").format(part) if number % 2 else part for number, part in enumerate(parts)
+    ]
+    return Markup("").join(code) if len(parts) % 2 else escape(printable(text))
 
 
 def _finalize(value: Any) -> Any:

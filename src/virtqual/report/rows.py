@@ -17,15 +17,24 @@ from virtqual.report.projection import Slowdown, project_noise
 from virtqual.report.summary import Line, describe_allowed, sort_lines
 from virtqual.runs import Run
 from virtqual.session.pairing import series_of
-from virtqual.verdict import Point, Verdict
+from virtqual.verdict import Outcome, Point, Verdict
 from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, Labels
-from virtqual.verdict.notation import Direction, describe_slowdown, format_size, format_value, sign_of
+from virtqual.verdict.notation import (
+    MAX_SHOWN,
+    Direction,
+    describe_slowdown,
+    format_size,
+    format_value,
+    sign_of,
+)
 from virtqual.verdict.outliers import Outlier, without_hosts
 from virtqual.verdict.pairs import SIDES, Pair, Series, Side
 from virtqual.verdict.places import places_of
 
 #: The picture of the first screen has so many metrics; the others follow in a list that opens.
 MAX_ROWS_SHOWN = 12
+#: An end of an interval that is farther off says nothing, and would flatten all others.
+MAX_DRAWN_LOG = math.log(MAX_SHOWN)
 
 
 @dataclass(frozen=True)
@@ -54,12 +63,12 @@ class Row:
     @property
     def sizes(self) -> list[tuple[str, Point, str]]:
         """The sizes of a curve as people write them, each with its numbers and its limit."""
-        better = self.verdict.better
+        better, is_baseline = self.verdict.better, self.verdict.outcome is Outcome.BASELINE
         return [
             (
                 format_size(point.size, self.verdict.axis_unit),
                 point,
-                "-" if point.limit is None else describe_allowed(point.limit, better),
+                "-" if point.limit is None or is_baseline else describe_allowed(point.limit, better),
             )
             for point in self.verdict.points
         ]
@@ -68,7 +77,7 @@ class Row:
     def smallest_over(self) -> str:
         """The smallest overhead that would have been OVER."""
         log = self.verdict.smallest_over
-        return "-" if log is None else describe_slowdown(log, self.verdict.better)
+        return "-" if log is None or self.line.limit is None else describe_slowdown(log, self.verdict.better)
 
 
 def find_series(
@@ -188,13 +197,13 @@ def draw_values(series: Series) -> plots.Curves | None:
 
 
 def name_axis(series: Series) -> str:
-    """Return quantity and unit of a curve's sizes; empty for a scalar."""
+    """Return the quantity of a curve's sizes; empty for a scalar."""
     metric = series.metric
     if not series.points:
         return ""
     up_to = metric.judged_up_to
     judged = f" (judged up to {format_size(up_to, metric.axis_unit)})" if up_to else ""
-    return f"{metric.axis}, {metric.axis_unit}{judged}"
+    return f"{metric.axis}{judged}"
 
 
 def _draw_ratios(verdict: Verdict, claims: Sequence[PublishedCase], unit: str, words: Labels) -> plots.Curves:
@@ -203,11 +212,12 @@ def _draw_ratios(verdict: Verdict, claims: Sequence[PublishedCase], unit: str, w
     estimates = []
     for point in verdict.points:
         judged = point.judged
-        lower, upper = (judged.log if end is None else end for end in (judged.lower, judged.upper))
+        ends = (judged.lower, judged.upper)
+        lower, upper = (judged.log if end is None or abs(end) > MAX_DRAWN_LOG else end for end in ends)
         estimates.append((judged.log, lower, upper))
     bands: list[plots.Band] = [("ratio", sizes, estimates)]
     limits = [(point.limit,) * 3 for point in verdict.points if point.limit is not None]
-    if len(limits) == len(sizes):
+    if len(limits) == len(sizes) and verdict.outcome is not Outcome.BASELINE:
         bands.append(("budget", sizes, limits))
     if verdict.gate == "overhead":
         bands += [_make_claim_band(case, sign_of(verdict.better)) for case in claims]

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from virtqual.files.wording import list_names, pluralize
+from virtqual.files.wording import pluralize
 from virtqual.verdict import Interval, Outcome, Verdict
 from virtqual.verdict.notation import (
     Direction,
@@ -88,7 +88,8 @@ class Line:
     @property
     def name(self) -> str:
         """Metric, setting and size."""
-        return f"{self.verdict.title} {self.size}".strip()
+        change = " (change)" if self.verdict.has_change else ""
+        return f"{self.verdict.name}{change} {self.size}".strip()
 
 
 def describe_allowed(limit: float, better: Direction, *, as_factor: bool = False) -> str:
@@ -158,60 +159,66 @@ def describe_answer(
     >>> describe_answer(Outcome.INVALID, [], "The candidate")
     'Nothing could be judged.'
     """
-    text = _describe_outcome(outcome, lines, subject, slow_runs) if lines else "nothing could be judged."
-    return text[:1].upper() + text[1:]
+    text = _describe_outcome(outcome, lines, subject, slow_runs) if lines else "Nothing could be judged."
+    return f"The {text[4:]}" if text.startswith("the ") else text
 
 
 def _describe_outcome(
     outcome: Outcome, lines: Sequence[Line], subject: str, slow_runs: SlowRuns | None
 ) -> str:
     chosen = [line for line in lines if line.outcome is outcome and not line.verdict.waived]
-    # A metric may have a verdict on its overhead, and one on the change.
-    noun = "metric" if len({line.verdict.gate for line in lines}) == 1 else "verdict"
-    count = {2: "both"}.get(len(lines), f"all {len(lines)}")
-    all_metrics = f"its {noun}" if len(lines) == 1 else f"{count} {noun}s"
-    some = all_metrics if len(chosen) == len(lines) else f"{len(chosen)} of {len(lines)} {noun}s"
     if outcome is Outcome.OVER:
         if not chosen:
             why = f" ({slow_runs.text})" if slow_runs else ""
             return f"{subject} is not within budget: its runs are slow or lost too often{why}."
-        return f"{subject} is over budget on {some}. {_describe_first(chosen, 'worst')}"
+        worst = _describe_one(chosen, chosen[0], "The worst")
+        return f"{subject} is over budget{_count(chosen, lines)}. {worst}"
     if outcome is Outcome.UNDECIDED:
-        return _describe_undecided(chosen, some, all_metrics, subject)
+        return _describe_undecided(chosen, lines, subject)
     if outcome is Outcome.INVALID:
-        return f"{subject} could not be judged on {some}."
+        return f"{subject} could not be judged{_count(chosen, lines)}."
     if outcome is Outcome.BASELINE:
         metrics = pluralize(len(lines), "metric")
         return f"A baseline of {subject} was recorded with {metrics}; no budget applies to it."
     if waived := sum(line.verdict.waived for line in lines):
         within = f"{len(lines) - waived} of {pluralize(len(lines), 'metric')}"
         return f"{subject} is within budget on {within}; {waived} accepted by waiver."
-    return f"{subject} is within budget on {all_metrics}. {_describe_nearest(lines)}"
+    nearest = _describe_one(lines, _find_nearest(lines), "Nearest to its limit")
+    return f"{subject} is within budget{_count(lines, lines)}. {nearest}"
 
 
-def _describe_first(lines: Sequence[Line], which: str) -> str:
-    """Return the first of some lines in one sentence, with its limit."""
-    return f"{f'The {which} is ' * (len(lines) > 1)}{lines[0].name}: {_describe_result(lines[0])}."
-
-
-def _describe_nearest(lines: Sequence[Line]) -> str:
-    """Return the line that is nearest to its limit in one sentence."""
-    known = [line for line in lines if line.judged] or lines
-    nearest = max(known, key=lambda line: line.judged.log - (line.limit or 0.0) if line.judged else 0.0)
-    head = "Nearest to its limit is " if len(lines) > 1 else ""
-    return f"{head}{nearest.name}: {_describe_result(nearest)}."
-
-
-def _describe_result(line: Line) -> str:
-    return line.result if line.limit is None else f"{line.result}, {line.allowed} is allowed"
-
-
-def _describe_undecided(chosen: Sequence[Line], some: str, all_metrics: str, subject: str) -> str:
+def _describe_undecided(chosen: Sequence[Line], lines: Sequence[Line], subject: str) -> str:
     if not chosen:
-        return f"No verdict on {subject}, although it is within budget on {all_metrics}: runs were lost."
+        return f"No verdict on {subject}, although it is within budget{_count(lines, lines)}: runs were lost."
+    first = _describe_one(chosen, chosen[0], "The slowest")
     if all(not line.verdict.pairs and line.judged for line in chosen):
-        return f"An estimate, and no verdict. {_describe_first(chosen, 'slowest')}"
-    return f"No verdict yet on {some} of {subject}. {_describe_first(chosen, 'slowest')}"
+        return f"An estimate, and no verdict. {first}"
+    yet = " yet" if any(line.verdict.next_pairs for line in chosen) else ""
+    return f"No verdict{yet} on {subject}{_count(chosen, lines)}. {first}"
+
+
+def _count(some: Sequence[Line], lines: Sequence[Line]) -> str:
+    """Return such as `` on 2 of 11 metrics``; empty if there is one alone."""
+    # A metric may have a verdict on its overhead, and one on the change.
+    noun = "metric" if len({line.verdict.gate for line in lines}) == 1 else "verdict"
+    if len(lines) == 1:
+        return ""
+    if len(some) == len(lines):
+        return f" on {'both' if len(lines) == 2 else f'all {len(lines)}'} {noun}s"
+    return f" on {len(some)} of {len(lines)} {noun}s"
+
+
+def _describe_one(lines: Sequence[Line], line: Line, which: str) -> str:
+    """Return one of some lines in a sentence, with its limit."""
+    allowed = "" if line.limit is None else f", {line.allowed} is allowed"
+    head = f"{which} is {line.name}: " if len(lines) > 1 else f"{line.name} is "
+    return f"{head}{line.result}{allowed}."
+
+
+def _find_nearest(lines: Sequence[Line]) -> Line:
+    """Return the line that is nearest to its limit."""
+    known = [line for line in lines if line.judged] or lines
+    return max(known, key=lambda line: line.judged.log - (line.limit or 0.0) if line.judged else 0.0)
 
 
 def describe_so_far(lines: Sequence[Line]) -> str:
@@ -225,4 +232,6 @@ def describe_so_far(lines: Sequence[Line]) -> str:
     }
     counts = Counter(Outcome.WITHIN if line.verdict.passes else line.outcome for line in lines)
     parts = [f"{counts[outcome]} {word}" for outcome, word in words.items() if counts[outcome]]
-    return list_names(parts, len(parts)) if parts else ""
+    if len(parts) == 1 and len(lines) > 1:
+        return f"all {parts[0].partition(' ')[2]}"
+    return ", ".join(parts)

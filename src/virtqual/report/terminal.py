@@ -123,7 +123,7 @@ class Terminal:
         self.console.print(f"  took {format_duration(time.monotonic() - self._began)}", style="dim")
 
     def end(self, session: Session, directory: str) -> None:
-        """Show the verdicts, the conclusion, and the directory of the results."""
+        """Show the verdicts, the conclusion, and the directory of the results, if there is one."""
         self.console.print()
         self.verdicts(session.verdicts, session.slow_runs, session.waivers)
         self.hosts(session.verdicts, session.outliers)
@@ -135,6 +135,8 @@ class Terminal:
         self.console.print()
         self.console.print(Text(printable(session.message, MAX_VALUE_CHARS), style="bold"))
         self.console.print(f"qualified: {printable(session.qualified, MAX_VALUE_CHARS)}")
+        if not directory:
+            return
         self.console.print(f"results: {directory}", soft_wrap=True)
         self._dim("         report.html, session.json, junit.xml; ReFrame's own of each round")
 
@@ -259,9 +261,9 @@ def table_of(verdicts: Sequence[Verdict]) -> Table:
         takes_change = only_change or is_beside
         table.add_row(*_row(verdict, beside=is_beside, has_estimate=not takes_change or bool(verdict.judged)))
         if verdict.points and verdict.judged:
-            mean = verdict.judged.brief_text(verdict.better)
+            mean = verdict.judged.brief_text(verdict.better), verdict.mean.at_most(verdict.better)
             sizes = f"  mean of {pluralize(len(verdict.points), 'size')}"
-            table.add_row(sizes, "", "", "", mean, "", "", "", style="dim")
+            table.add_row(sizes, "", "", "", *mean, "", "", style="dim")
     return table
 
 

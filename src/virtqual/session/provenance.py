@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 from collections.abc import Iterable
 from functools import cache
-from importlib.metadata import distributions
+from importlib.metadata import distributions, version
 from pathlib import Path
 
 import virtqual
@@ -14,6 +15,9 @@ from virtqual.errors import InfrastructureError
 from virtqual.files import execute
 from virtqual.session.session import Provenance
 from virtqual.site.configuration import find_system_files
+
+#: The packages whose versions decide what runs come to.
+_JUDGING = ("numpy", "pydantic", "reframe-hpc", "scipy")
 
 
 @cache
@@ -31,12 +35,15 @@ def provenance() -> Provenance:
         references=_digest(file for directory in reviewed for file in directory.rglob("*.yaml")),
         site=_digest([*systems, *(paths.site() / "checks").rglob("*.py")]),
         packages=hashlib.sha256("\n".join(packages).encode()).hexdigest(),
+        versions={"python": platform.python_version(), **{name: version(name) for name in _JUDGING}},
     )
 
 
 def _ask_git(*arguments: str) -> str:
     """Return git's answer about the checkout, which another user may own; empty if there is none."""
-    root = str(paths.root())
+    root = str(paths.find_root() or "")
+    if not root:
+        return ""
     command = ["git", "-c", f"safe.directory={root}", "-C", root, *arguments]
     try:
         return execute.run(command, seconds=30).stdout.strip()

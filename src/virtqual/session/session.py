@@ -110,6 +110,8 @@ class Provenance(BaseModel, extra="forbid", frozen=True):
     site: str
     #: SHA-256 of the names and versions of all installed Python packages, and of virtqual's own code.
     packages: str
+    #: Versions of Python and of the packages that judge; empty in sessions from before 2026-11-30.
+    versions: dict[str, str] = {}
 
 
 class Request(BaseModel, extra="forbid", frozen=True):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from virtqual.errors import DamagedError, InfrastructureError, UsageError, VirtqualError
 from virtqual.session.log import DOCUMENT, LOG, Log
+from virtqual.session.packed import SUFFIX, find_packed, list_examples, unpack
 from virtqual.session.session import Session
 
 #: How far the clock of the node that began a session may be ahead.
@@ -21,7 +22,8 @@ class NoSessionError(InfrastructureError):
     def __init__(self, sessions: Path, kind: str = "", errors: Sequence[VirtqualError] = ()) -> None:
         left_out = f"; left out: {'; '.join(map(str, errors[:MAX_ERRORS_SHOWN]))}" if errors else ""
         super().__init__(
-            f"there is no session{kind} yet below {sessions}: `virtqual qualify` makes one{left_out}"
+            f"there is no session{kind} yet below {sessions}: `virtqual qualify` makes one{left_out}. "
+            f"To look at examples: virtqual show {' or '.join(list_examples())}"
         )
 
 
@@ -68,7 +70,7 @@ def unconcluded(sessions: Path) -> Iterator[Log]:
 
 
 def find(name: str, sessions: Path) -> Path:
-    """Return the directory of a session by its id, the beginning of an id, a path, or ``last``.
+    """Return the directory of a session by its id, the beginning of an id, a path, an example, or ``last``.
 
     Raises
     ------
@@ -77,6 +79,8 @@ def find(name: str, sessions: Path) -> Path:
     UsageError
         There is no such session, or several begin so; the message names the latest sessions.
     """
+    if packed := find_packed(name):
+        return unpack(packed)
     names = ids(sessions)
     if name == "last":
         if not names:
@@ -90,14 +94,32 @@ def find(name: str, sessions: Path) -> Path:
         )
     as_path = Path(name)
     if not matches and name and as_path.exists():
-        return as_path if as_path.is_dir() else as_path.parent
+        return _check_path(as_path)
     if len(matches) != 1:
         latest = f"the latest are {', '.join(names[-5:])}" if names else "there is none yet"
         raise UsageError(
             f"{'several sessions begin' if matches else 'no session begins'} with {name!r} below {sessions}: "
-            f"{latest} (one without a run is not kept)"
+            f"{latest} (one without a run is not kept). A path works too, and so does "
+            f"{', '.join(list_examples())}"
         )
     return sessions / matches[0]
+
+
+def _check_path(path: Path) -> Path:
+    """Return the directory of a session by its path, or by that of one of its files.
+
+    Raises
+    ------
+    UsageError
+        The path cannot be one of a session.
+    """
+    directory = path if path.is_dir() else path.parent
+    if path.is_dir() or (directory / LOG).is_file():
+        return directory
+    raise UsageError(
+        f"{path}: is a file and not a session, which is a directory with a {LOG}, or a file NAME{SUFFIX}; "
+        f"`virtqual judge {path}` judges a file of measured values"
+    )
 
 
 def load_earlier(directory: Path) -> Session:

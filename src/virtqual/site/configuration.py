@@ -31,8 +31,9 @@ _LISTING_OPTIONS = {"-l", "--list", "-L", "--list-detailed", "--list-tags"}
 
 
 def find_system_files() -> list[Path]:
-    """Return the system files of the project, then those of the site."""
-    directories = paths.root() / "reframe/systems", paths.site() / "systems"
+    """Return the system files of the project, if it is here, then those of the site."""
+    checkout = paths.find_root()
+    directories = [*([checkout / "reframe/systems"] if checkout else []), paths.site() / "systems"]
     return [file for path in directories for file in sorted(path.glob("[!_.]*.py"))]
 
 

@@ -180,10 +180,15 @@ class System(BaseModel, frozen=True):
     def _check_prefix(cls, value: str) -> str:
         # As ReFrame does, which leaves a variable that is not set as it is.
         path = os.path.expandvars(value)
+        if unset := re.findall(r"\$\{?(\w+)", path):
+            raise ValueError(
+                f"{path!r} names a variable that is not set: {' and '.join(dict.fromkeys(unset))}; set it, "
+                "or write the path without it"
+            )
         if not path.startswith("/") or "$" in path:
             raise ValueError(
-                f"{path!r} is a relative path, or names a variable that is not set: write the whole path of "
-                "a directory that every node sees, such as /scratch/virtqual"
+                f"{path!r} is a relative path: write the whole path of a directory that every node sees, "
+                "such as /scratch/virtqual"
             )
         return path
 

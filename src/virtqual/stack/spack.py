@@ -69,9 +69,18 @@ def register(environment: Path, directory: Path) -> Manifest:
     return stack
 
 
-def _find_spack() -> str:
+def _look_for_spack() -> str | None:
     root = os.environ.get("SPACK_ROOT")
-    spack = shutil.which("spack", path=f"{root}/bin" if root else None)
+    return shutil.which("spack", path=f"{root}/bin" if root else None)
+
+
+def has_spack() -> bool:
+    """Return whether there is a program ``spack``, on PATH or where SPACK_ROOT says."""
+    return _look_for_spack() is not None
+
+
+def _find_spack() -> str:
+    root, spack = os.environ.get("SPACK_ROOT"), _look_for_spack()
     if spack is None:
         where = f"in {root}/bin (SPACK_ROOT)" if root else "on PATH"
         raise UsageError(f"there is no program spack {where}: run `. SPACK/share/spack/setup-env.sh`")

@@ -181,7 +181,7 @@ def describe_bounds_briefly(log: float, better: Direction, bounds: Bounds) -> st
         end, word = (bounds[0], "more") if lower else (bounds[1], "less")
         return f"{describe_share(end, better, as_factor=True)} or {word}"
     # Next to an estimate without decimals they have none.
-    is_small = abs(_fraction_slower(log, better)) < SMALL_SHARE
+    is_small = abs(fraction_slower(log, better)) < SMALL_SHARE
     low, high = (describe_share(b, better, as_factor=as_factor, decimals=is_small) for b in bounds)
     return f"{low[:-1]} to {high}"
 
@@ -196,7 +196,7 @@ def describe_share(
     if as_factor is None:
         as_factor = has_factor(better, log)
     if not as_factor:
-        share = 100 * _fraction_slower(log, better)
+        share = 100 * fraction_slower(log, better)
         text = f"{share:.{1 if decimals and abs(share) < 100 * SMALL_SHARE else 0}f}"
         return f"{text.removeprefix('-') if float(text) == 0 else text}%"
     if math.isnan(log):
@@ -213,12 +213,12 @@ def describe_limit(limit: float, margin: float | None, better: Direction, *, as_
     They are factors if the budget is twice the native time or more, or large and next to a result that is a
     factor (`as_factor`): 5 % is understood next to any.
     """
-    as_factor = (as_factor and _is_factor(limit, better)) or _fraction_slower(limit, better) >= 1 - 1e-9
+    as_factor = (as_factor and _is_factor(limit, better)) or fraction_slower(limit, better) >= 1 - 1e-9
     ends = [limit, limit + (margin or 0.0)]
     if as_factor:
         budget, both = (math.exp(min(end, MAX_LOG)) for end in ends)
     else:
-        budget, both = (100 * _fraction_slower(end, better) for end in ends)
+        budget, both = (100 * fraction_slower(end, better) for end in ends)
     # Stated ones have few digits, and their logarithms are not exact.
     digits = 2 if as_factor and budget >= 9.95 else 3
     numbers = (
@@ -233,7 +233,7 @@ def has_factor(better: Direction, *logs: float) -> bool:
 
 
 def _is_factor(log: float, better: Direction) -> bool:
-    fraction = _fraction_slower(log, better)
+    fraction = fraction_slower(log, better)
     ratio = 1 + fraction if better == "lower" else 1 - fraction
     return not 0.1 <= ratio < 2
 
@@ -245,10 +245,10 @@ def _split_slowdown(log: float, better: Direction, *, as_factor: bool = False) -
         digits = 0 if factor >= 100 else 1 if factor >= 10 else 2
         number = f"{factor:.{digits}f}x" if factor <= MAX_SHOWN else f"over {MAX_SHOWN}x"
         return number, "as slow" if log >= 0 else "as fast"
-    return f"{abs(100 * _fraction_slower(log, better)):.1f}%", "slower" if log >= 0 else "faster"
+    return f"{abs(100 * fraction_slower(log, better)):.1f}%", "slower" if log >= 0 else "faster"
 
 
-def _fraction_slower(log: float, better: Direction) -> float:
+def fraction_slower(log: float, better: Direction) -> float:
     """Return by which fraction of the native value virtual is slower; negative if it is faster."""
     return exp_or_inf(log) - 1 if better == "lower" else 1 - exp_or_inf(-log)
 

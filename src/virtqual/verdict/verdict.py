@@ -114,6 +114,13 @@ class Deciding(NamedTuple):
     low: float | None = None
     high: float | None = None
 
+    def at_most(self, better: Direction) -> str:
+        """Return budget and margin in the form of the estimate: ``60+10%``; ``-`` without one."""
+        if self.limit is None:
+            return "-"
+        as_factor = self.judged is not None and self.judged.is_factor(better)
+        return describe_limit(self.limit, self.margin, better, as_factor=as_factor)
+
 
 class Verdict(_Stored, frozen=False):
     """The verdict on one metric in one setting."""
@@ -127,8 +134,7 @@ class Verdict(_Stored, frozen=False):
     #: Unit of a curve's sizes; empty for a scalar.
     axis_unit: str = ""
     #: In the unit; None without a valid pair. Native is the geometric mean over the pairs of the estimate,
-    #: with their weights, and virtual is that times `overhead.ratio`. Of a curve both are geometric means over
-    #: the sizes.
+    #: with their weights, and of a curve over its sizes. Virtual is that times `overhead.ratio`.
     native: float | None = None
     virtual: float | None = None
     #: Over the whole curve.
@@ -209,13 +215,18 @@ class Verdict(_Stored, frozen=False):
         return f"{judged.text(self.better)} {self.where}".rstrip() if judged else "-"
 
     @property
+    def mean(self) -> Deciding:
+        """The mean over the sizes of a curve, which has a limit of its own; of a scalar its estimate."""
+        limit, margin = (self.limit, self.margin) if self.judged else (None, None)
+        if limit is not None and self.points:
+            limit = math.fsum(point.limit or 0.0 for point in self.points) / len(self.points)
+            margin = math.fsum(point.margin or 0.0 for point in self.points) / len(self.points)
+        return Deciding(self.estimate, limit, margin, self.native, self.virtual)
+
+    @property
     def at_most(self) -> str:
-        """Budget and margin of what decides, in the form of its estimate: ``60+10%``; ``-`` without one."""
-        deciding = self.deciding
-        if deciding.limit is None:
-            return "-"
-        as_factor = deciding.judged is not None and deciding.judged.is_factor(self.better)
-        return describe_limit(deciding.limit, deciding.margin, self.better, as_factor=as_factor)
+        """Budget and margin of what decides, such as ``60+10%``; ``-`` without one."""
+        return self.deciding.at_most(self.better)
 
     @property
     def pairs_text(self) -> str:

@@ -79,8 +79,8 @@ def test_an_invalid_verdict_is_neither_the_best_nor_the_worst(two):
 
 def test_the_command_shows_them_side_by_side(two):
     done = run("compare", "20260101", "20260102", code=0)
-    assert re.search(r"A +26% \(\d+ to \d+%\) +0.0% slower +26.0% slower +worst", done.output)
-    assert re.search(r"B +1% \(-\d+ to \d+%\) +17.8% slower +19.0% slower +best", done.output)
+    assert re.search(r"A +26% \(\d+ to \d+%\) +5\+3% +0.0% +26% +worst", done.output)
+    assert re.search(r"B +1.5% \(-[\d.]+ to [\d.]+%\) +5\+3% +18% +19% +best", done.output)
     assert re.search(r"^A +20260101\S+ +OVER +KVM", done.output, re.MULTILINE)
     assert re.search(r"placement node interleaving +A: no\s+B: yes", done.output)
     assert "[bold]on[/bold]" in done.output
@@ -96,8 +96,8 @@ def test_what_the_first_session_did_not_measure_is_held_against_nothing(two):
     ]
     conclude_session(Log(keep(alone, paths.sessions())), None)
     done = run("compare", "20260103", "20260101")
-    assert re.search(r"1 thread +A +26% \(.+\) +0.0% slower +26.0% slower", done.output), done.output
-    assert re.search(r"2 threads +B +26% \(.+\) +- +-", done.output), done.output
+    assert re.search(r"1 thread +A +26% \(.+\) +5\+3% +0.0% +26%", done.output), done.output
+    assert re.search(r"2 threads +B +26% \(.+\) +5\+3% +- +-", done.output), done.output
 
 
 def test_sizes_of_another_curve_are_held_against_nothing():
@@ -148,7 +148,7 @@ def test_no_command_writes_through_a_link_that_came_with_a_session(two, tmp_path
 
 def test_a_session_is_shown_again_as_it_was_concluded(two):
     done = run("show", "20260102", code=0)
-    assert re.search(r"memory_triad 2 threads +82\.23 +81 MB/s", done.output)
+    assert re.search(r"memory_triad 2 +82\.23 +81 MB/s +1.5% \(.+\) +5\+3%", done.output)
     assert "qualified: " in done.output
     assert run("show").output == done.output
     run("show", "2027", code=2)

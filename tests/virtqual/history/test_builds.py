@@ -67,7 +67,7 @@ def test_the_build_is_named_with_what_changed_and_what_to_do():
     )
     assert change.notes[2].startswith("test next: a build from between these two")
     assert first.summary == first.outcome == "1 step"
-    assert second.outcome.startswith("none above 3%")
+    assert second.outcome.startswith("none above 3.1%")
 
 
 def test_metrics_that_changed_at_one_place_are_told_together():

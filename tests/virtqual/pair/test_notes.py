@@ -130,7 +130,8 @@ def test_notes_go_to_the_table_the_plan_and_the_report(ssh, tmp_path):
     assert "kvm" in (tmp_path / "it.md").read_text()
 
 
-def test_pair_judges_different_machines_and_judge_does_not_pass_them(ssh):
+def test_pair_judges_different_machines_and_judge_does_not_pass_them(ssh, tmp_path):
+    (tmp_path / "virt.vm1").write_text("none")
     call("pair", *ssh, "--note", "ssh bm1", "ssh vm1", code=0)
     assert call("judge", "it.csv", *ALLOWED).exit_code in (3, 4), "judge asks about the build"
 

@@ -2,21 +2,23 @@
 
 import html
 import json
+import math
 import re
 
 import pytest
 from made_reports import DECLARED, judge_recorded, make_refused_session, make_session
 
-from virtqual.report import page
+from virtqual.report import page, plots
+from virtqual.report.summary import sort_lines
 from virtqual.runs import Result
 from virtqual.verdict.notation import format_value, scale_unit
 
 #: Session, how it ended, its outcome, what its first sentence says, its exit code.
 RECORDED = [
-    ("kvm-within", {}, "WITHIN", "KVM 6.1.0 is within budget on its metric.", 0),
-    ("kvm-over", {}, "OVER", "KVM 6.1.0 is over budget on its metric.", 1),
+    ("kvm-within", {}, "WITHIN", "KVM 6.1.0 is within budget. lammps_loop_time lj is 0.1% faster", 0),
+    ("kvm-over", {}, "OVER", "KVM 6.1.0 is over budget. lammps_loop_time lj is", 1),
     ("kvm-slower-against", {}, "OVER", "KVM 6.1.0 is over budget on both verdicts.", 1),
-    ("emulated-hosts-quiet-disks", {}, "UNDECIDED", "No verdict yet on 2 of 6 metrics of QEMU 7.2.22", 3),
+    ("emulated-hosts-quiet-disks", {}, "UNDECIDED", "No verdict yet on QEMU 7.2.22", 3),
     (
         "emulated-hosts-crash",
         {},
@@ -24,7 +26,7 @@ RECORDED = [
         "although it is within budget on all 5 metrics: runs were lost",
         3,
     ),
-    ("kvm-numa-hidden", {}, "INVALID", "Refused: native and virtual differ in cpu-model, so", 4),
+    ("kvm-numa-hidden", {}, "INVALID", "Refused: cpu-model forbids a fair comparison of KVM 6.1.0", 4),
     ("kvm-within", {"interrupted": True}, "INTERRUPTED", "the session was interrupted after 8 runs.", 130),
     ("emulated-vm-died", {}, "BROKEN", "the infrastructure failed (lammps %sample=1V", 5),
     ("emulated-baseline", {}, "BASELINE", "was recorded with 15 metrics; no budget applies to it.", 0),
@@ -100,7 +102,7 @@ def test_its_numbers_are_those_of_the_document(name, ended, tmp_path):
 
 def test_a_refusal_before_the_first_run_says_what_to_do():
     words = plain(first_screen(page.render(make_refused_session())))
-    assert "INVALID Refused before anything was measured: native and virtual differ in cpu-model" in words
+    assert "INVALID Refused before anything was measured: cpu-model forbids a fair comparison" in words
     assert "To do: pass the CPU through." in words
     assert "No metric was judged." in words
 
@@ -110,6 +112,12 @@ def test_an_interrupted_session_says_what_holds_so_far_and_what_is_missing(tmp_p
     assert "So far, of 1 metric: 1 within budget. That is not an answer on the build as a whole." in words
     assert words.index("What was not measured") < words.index("the rest of the session")
     assert "Nothing is missing" not in words
+
+
+def test_a_command_in_a_note_is_marked_as_one_and_stays_text():
+    session = make_refused_session()
+    session.next_step = "`virtqual qualify --resume <b>` goes on with it"
+    assert "<code>virtqual qualify --resume &lt;b&gt;</code> goes on" in page.render(session)
 
 
 def of_times(times):
@@ -145,6 +153,16 @@ def test_the_marks_are_sorted_and_lie_where_their_numbers_say():
         assert place == pytest.approx(native + slope * (by_setting[setting].overhead.ratio - 1), abs=0.15)
     # The limit of all is 5 %.
     assert [limit for _, _, limit in rows] == pytest.approx([native + slope * 0.05] * 4, abs=0.15)
+
+
+def test_a_large_slowdown_is_drawn_by_factors():
+    """Twice as slow and half the rate are one place: what is 2 times as slow lies at 2x."""
+    rows = rows_of(page.render(of_times([1.0, 2.0, 4.0])))
+    places = {cells[1].removeprefix("x "): place for cells, place, _ in rows}
+    assert places["case 2"] - places["case 1"] == pytest.approx(places["case 1"] - places["case 0"], abs=0.15)
+    axis = plots.SlowdownAxis(True)
+    assert axis.place(math.log(2), "higher") == axis.place(math.log(2), "lower")
+    assert plots.SlowdownAxis(False).place(math.log(2), "higher") == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(("factors", "outcome"), [((1.5, 1.9, 1.2), "OVER"), ((1.0, 1.02, 1.01), "WITHIN")])
@@ -193,3 +211,10 @@ def test_it_fits_the_screen(browser, name, ended, width, tmp_path):
         assert box["y"] + box["height"] < 1000, part
         assert box["width"] > 250
     screen.close()
+
+
+def test_what_a_waiver_accepts_is_after_what_blocks():
+    session = of_times([1.6, 1.3, 1.0])
+    for verdict in session.verdicts:
+        verdict.waived = verdict.setting == "case 0"
+    assert [line.verdict.setting for line in sort_lines(session.verdicts)] == ["case 1", "case 0", "case 2"]

@@ -31,9 +31,9 @@ def make_file(*answers, **more):
 @pytest.mark.parametrize(
     ("log", "outcome", "code", "said"),
     [
-        (0.0, "WITHIN", 0, "is within budget on its metric."),
-        (0.4, "OVER", 1, "is over budget on its metric."),
-        (0.07, "UNDECIDED", 3, "No verdict yet on its metric of the build."),
+        (0.0, "WITHIN", 0, "The build is within budget. hpl "),
+        (0.4, "OVER", 1, "The build is over budget. hpl "),
+        (0.07, "UNDECIDED", 3, "No verdict yet on the build. hpl "),
     ],
 )
 def test_the_answer_is_first_with_its_limit(judge, log, outcome, code, said):

@@ -1,8 +1,10 @@
 """What judged a session: each change of the code or of the reviewed data is another provenance."""
 
+import platform
 import subprocess
 from types import SimpleNamespace
 
+import numpy
 import pytest
 
 import virtqual
@@ -117,3 +119,10 @@ def test_another_version_of_a_package_is_another_provenance_and_another_order_is
     others = {install(("a", "1"), ("b", "3")), install(("a", "1"), ("c", "2")), install(("a", "1"))}
     assert len(others - {both}) == 3
     assert install(("b", "2"), ("a", "1")) == both
+
+
+def test_the_versions_of_what_judges_are_recorded(place):
+    versions = read().versions
+    assert versions["python"] == platform.python_version()
+    assert versions["numpy"] == numpy.__version__
+    assert {"scipy", "pydantic", "reframe-hpc"} < versions.keys()

@@ -103,7 +103,7 @@ def change_key(system, path, value):
         ({"bare.access": ["-pbare", "--time=8h"]}, "[bare].access: '8h' is no time of Slurm"),
         ({"vm.extras.session_access": ["-pvm -t 1:x"]}, "[vm].extras.session_access: '1:x' is no time"),
         ({"prefix": "scratch/virtqual"}, "system.prefix: 'scratch/virtqual' is a relative path"),
-        ({"prefix": "/scratch/$NOT_SET/virtqual"}, "or names a variable that is not set"),
+        ({"prefix": "/scratch/$NOT_SET/virtqual"}, "names a variable that is not set: NOT_SET; set it"),
         ({"vm.extras.nodes_of_hosts": {"a": ["v1"], "b": ["v2"]}}, "names 2 of the 8 VMs"),
         ({"vm.extras.hypervisor.build": "TODO: the build"}, "hypervisor.build: TODO: the build (what"),
         ({"hostnames": REMOVED}, "system.hostnames: is missing"),

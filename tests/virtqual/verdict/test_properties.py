@@ -12,7 +12,8 @@ from made_series import REFERENCES, alone, judge_session, samples_of
 
 from virtqual.references.metrics import load_metrics
 from virtqual.verdict import Case, Outcome, Prior, Verdict, judge_sessions
-from virtqual.verdict.budget import Budget
+from virtqual.verdict.budget import Budget, Sizes
+from virtqual.verdict.notation import describe_slowdown, format_size
 from virtqual.verdict.pairs import SIDES, Machines, Pair, Sample, Series, pair_up
 from virtqual.verdict.rule import LOOKS
 from virtqual.verdict.texts import TOO_GOOD
@@ -230,6 +231,59 @@ def drawn_case(rng, setting):
         bound=float(rng.choice([0.01, math.inf])),
         earlier_bound=float(rng.choice([0.01, math.inf])),
     )
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=150)
+def test_the_values_that_are_shown_have_the_ratio_that_is_shown(seed):
+    """In all designs of hosts, with outliers and refused runs; of curves at each size and over each range."""
+    case = drawn_case(np.random.default_rng(seed), "s")
+    (verdict,) = judge_session([case]).verdicts
+    event(f"{case.runs.places.kind if case.series.valid else 'no pair'}, {verdict.outcome.value}")
+    if verdict.native is None:
+        return
+    shown = [(part.native, part.virtual, part.overhead) for part in (verdict, *verdict.points)]
+    if verdict.gate == "overhead":
+        shown += [(finding.native, finding.virtual, finding.judged) for finding in verdict.findings]
+    for native, virtual, interval in shown:
+        if not math.isnan(interval.log):
+            assert virtual / native == pytest.approx(interval.ratio, rel=1e-6)
+    # Weights are those of a mean: it lies among the values.
+    values = case.series.values["native"]
+    for column, (native, _, _) in enumerate(shown[1:] if verdict.points else shown[:1]):
+        if column < case.series.width:
+            assert values[:, column].min() * (1 - 1e-8) <= native <= values[:, column].max() * (1 + 1e-8)
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=100)
+def test_the_size_of_a_message_is_what_the_message_calls_it(seed):
+    rng = np.random.default_rng(seed)
+    how = {"kind": "together", "boots": 1, "level": rng.choice([0.0, 0.06])}
+    series = drawn_series(rng, "mpi_latency", "s", int(rng.choice([2, 4, 8])), **how)
+    budgets = (
+        Budget.build(fraction, margin=0.3).terms[0].model_copy(update={"sizes": sizes})
+        for fraction, sizes in ((rng.uniform(0, 0.5), Sizes(low=0, high=8)), (rng.uniform(0, 0.5), None))
+    )
+    verdict = alone(series, Budget(terms=tuple(budgets)), Prior(sigma=0.02, df=20, source="drawn"))
+    event(verdict.outcome.value)
+    if verdict.findings or not verdict.points:
+        return
+    of_size = {point.size: point.judged.log for point in verdict.points}
+    largest = max(of_size, key=of_size.get)
+    nearest = max(verdict.points, key=lambda point: point.judged.log - point.limit).size
+    shown, text = verdict.deciding, verdict.message.splitlines()[0]
+    assert (shown.low, shown.judged.log) == (nearest, of_size[nearest])
+    if nearest == largest:
+        assert f" at {format_size(nearest, 'B')}, the largest of 4 sizes" in text
+    else:
+        assert (
+            f" at {format_size(nearest, 'B')}, the nearest to its limit of 4 sizes, the largest is " in text
+        )
+        slowdown = describe_slowdown(of_size[largest], "lower")
+        assert f"the largest is {slowdown} at {format_size(largest, 'B')}, the mean " in text
+    means = [np.mean([getattr(point, key) for point in verdict.points]) for key in ("limit", "margin")]
+    assert verdict.mean[1:3] == pytest.approx(means, abs=1e-6)
 
 
 def alike(one, other, where=""):
