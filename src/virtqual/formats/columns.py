@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from difflib import get_close_matches
+from typing import NamedTuple
 
 from virtqual.errors import UsageError
 from virtqual.files.times import read_time
@@ -38,7 +39,7 @@ _SIMILAR = 0.75
 _WHY = "the table does not say when each run began and ended"
 _TIME_COLUMN = re.compile(r"(?:(?:start|end)(?:_?time)?(?:_(?:ns|us|ms|s))?|timestamp|date|datetime)")
 _UNIT_SUFFIX = re.compile(r"^(?P<name>.+)_(?P<unit>ns|us|ms|s|sec|seconds|mbps|gflops)$", re.IGNORECASE)
-_UNIT = re.compile(r"^(?P<name>.+?)\s*[\[(](?P<unit>[^\])]+)[\])]$")
+_UNIT = re.compile(r"^(?P<name>.+?)\s*[\[(](?:in )?(?P<unit>[^\])]+)[\])]$")
 
 
 class Table:
@@ -187,16 +188,15 @@ def _read_named(table: Table, wanted: Wanted) -> Found | None:
     if not table.header or len(rows) < len(table.rows) or not rows:
         return None
     columns = {name: [cells[index] for _, cells in rows] for index, name in enumerate(table.header) if name}
-    numbers = [
-        name
-        for name, cells in columns.items()
-        if all(_is_number(cell, table.separator) for cell in cells if cell)
-    ]
+    numbers = [name for name, cells in columns.items() if _are_numbers(cells, table.separator)]
     times = {name.lower(): name for name in columns if _TIME_COLUMN.fullmatch(name.lower())}
     names = [name for name in columns if name not in numbers and name not in times.values()]
     sides = [name for name in names if 1 < len(set(columns[name])) < len(rows)]
     values = [name for name in numbers if name not in times.values() and name.lower() not in _PAIR]
-    if not sides or not values or table.header[0].lower() in _ORDER or {*wanted.sides} <= {*values}:
+    if not sides or not values or table.header[0].lower() in _ORDER:
+        return None
+    if all(wanted.sides) and all(any(side in name for name in values) for side in wanted.sides):
+        # The names are those of columns.
         return None
     if len(values) > 1 and wanted.metric not in values:
         raise UsageError(
@@ -259,6 +259,15 @@ def _is_time_of(begin: str, column: str) -> bool:
     return column.startswith(begin) or (begin == "start" and not column.startswith("end"))
 
 
+class _Columns(NamedTuple):
+    """Places of the columns: of both sides or more, of the pair, of the order, and of what a row measured."""
+
+    values: list[int]
+    pair: int | None
+    order: int | None
+    setting: int | None
+
+
 def _read_two_columns(table: Table, wanted: Wanted) -> Found:
     """Read a column for each side; a row is a pair if a column says which side ran first."""
     file, header = table.file, table.header
@@ -267,38 +276,50 @@ def _read_two_columns(table: Table, wanted: Wanted) -> Found:
         raise UsageError(f"{file}: {what}: write a column for each side, and a row for each run")
     width = max(len(cells) for _, cells in table.rows)
     names = header or [f"column {number}" for number in range(1, width + 1)]
-    lower = [name.lower() for name in names]
-    pair = next((index for index, name in enumerate(lower) if name in _PAIR), None)
-    order = next((index for index, name in enumerate(lower) if name in _ORDER), None)
-    values = [index for index in range(len(names)) if index not in (pair, order) and names[index]]
-    texts = [index for index in values if not _are_numbers(_list_cells(table, index), table.separator)]
-    # A column of names says what each row measured; more than two columns of numbers are sides by name.
-    if header and len(texts) == 1 and len(values) > 2:
-        values.remove(texts[0])
-    if len(values) < 2 or (len(values) > 2 and len(texts) != 1):
-        raise UsageError(_describe_other(file, names))
+    columns = _choose_columns(table, names)
     runs: list[FoundRun] = []
     for line, cells in table.rows:
         cells = [*cells, *[""] * (len(names) - len(cells))]
         if len(cells) > len(names):
             raise UsageError(f"{file}:{line}: has {len(cells)} fields, the header {len(names)}")
-        for index in values:
+        number = (
+            line
+            if columns.pair is None
+            else _read_number(file, line, names[columns.pair], cells[columns.pair])
+        )
+        for index in columns.values:
             if cells[index]:
-                number = (
-                    len(runs)
-                    if pair is None
-                    else int(_read_cell(table, f"{file}:{line}", names[pair], cells[pair]))
-                )
                 runs.append(_make_cell_run(table, line, names[index], cells[index], wanted))
-                runs[-1].number = number if pair is not None else line
-                if texts and texts[0] not in values:
-                    runs[-1].labels["setting"] = cells[texts[0]]
-    if order is not None:
-        _order_pairs(table, runs, names, order)
+                runs[-1].number = number
+                if columns.setting is not None:
+                    runs[-1].labels["setting"] = cells[columns.setting]
+    if columns.order is not None:
+        _order_pairs(table, runs, names, columns.order)
     return Found(
-        "a table with a column for each side", runs, ("column",), _WHY, are_pairs=order is not None,
+        "a table with a column for each side", runs, ("column",), _WHY, are_pairs=columns.order is not None,
         notes=() if header else ("the file has no header: the first column is the reference",),
     )  # fmt: skip
+
+
+def _choose_columns(table: Table, names: Sequence[str]) -> _Columns:
+    """Return the columns of a table by what is in them; more than two sides are chosen by name later."""
+    lower = [name.lower() for name in names]
+    pair = next((index for index, name in enumerate(lower) if name in _PAIR), None)
+    order = next((index for index, name in enumerate(lower) if name in _ORDER), None)
+    values = [index for index in range(len(names)) if index not in (pair, order) and names[index]]
+    texts = [index for index in values if not _are_numbers(_list_cells(table, index), table.separator)]
+    has_setting = bool(table.header) and len(texts) == 1 and len(values) > 2
+    if has_setting:
+        values.remove(texts[0])
+    if len(values) < 2 or (len(values) > 2 and not has_setting):
+        raise UsageError(_describe_other(table.file, names))
+    return _Columns(values, pair, order, texts[0] if has_setting else None)
+
+
+def _read_number(file: str, line: int, name: str, cell: str) -> int:
+    if not re.fullmatch(r"\d{1,9}", cell):
+        raise UsageError(f"{file}:{line}: {name}: {cell!r} is not a whole number")
+    return int(cell)
 
 
 def _list_cells(table: Table, index: int) -> list[str]:

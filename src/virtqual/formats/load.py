@@ -69,20 +69,27 @@ def load_file(
                 check_turns(one, paired=paired)
         labels = next(iter(sessions.values()))[0].labels
         return Loaded(str(file), "a file of pairs", sessions, labels)
+    return _load_sides(file, found, names, wanted, paired=paired)
+
+
+def _load_sides(file: Path, found: Found, names: tuple[str, str], wanted: Wanted, *, paired: bool) -> Loaded:
+    """Return the series of a file of another program, which has both sides by name."""
     runs, label, note = sides.assign_names(str(file), found, *names)
     notes = [*found.notes, *([note] if note else [])]
-    chosen = tuple(
+    reference, candidate = (
         next(run.labels[label] for run in runs if run.side == side) for side in ("native", "virtual")
     )
-    labels = NATIVE_AND_VIRTUAL if chosen == NATIVE_AND_VIRTUAL else REFERENCE_AND_CANDIDATE
+    labels = REFERENCE_AND_CANDIDATE
+    if (reference, candidate) == NATIVE_AND_VIRTUAL:
+        labels = NATIVE_AND_VIRTUAL
     facts: dict[Side, dict[str, str]] = {
-        "native": {label: chosen[0], **found.facts},
-        "virtual": {label: chosen[1], **found.facts},
+        "native": {label: reference, **found.facts},
+        "virtual": {label: candidate, **found.facts},
     }
-    commands = (chosen[0], chosen[1]) if label == "command" else None
+    commands = (reference, candidate) if label == "command" else None
     return _make(
-        str(file), file.name, found.kind, runs, label, wanted, found, labels,
-        notes, facts, commands, paired=paired,
+        str(file), file.name, found.kind, runs, label, wanted, found, labels, notes, facts, commands,
+        paired=paired,
     )  # fmt: skip
 
 

@@ -55,9 +55,18 @@ def estimate_unpaired(
         better=metric.better, budget=texts.budget_text(budget, metric) if budget else NOT_STATED,
         reasons=tuple(reasons), labels=labels, axis_unit=metric.axis_unit,
     )  # fmt: skip
-    if not all(len(kept) for kept in sides):
-        verdict.message = texts.message(verdict, metric)
-        return verdict
+    if all(len(kept) for kept in sides):
+        _add_numbers(verdict, metric, points, sides, budget)
+        counts = [pluralize(len(kept), f"{label} run") for label, kept in zip(labels, sides, strict=True)]
+        verdict.reasons = (" and ".join(counts), *verdict.reasons)
+    verdict.message = texts.message(verdict, metric)
+    return verdict
+
+
+def _add_numbers(
+    verdict: Verdict, metric: Metric, points: Sequence[float], sides: Sequence[Floats], budget: Budget | None
+) -> None:
+    """Add the estimate, the geometric means of both sides, and the limits."""
     means = [np.exp(np.mean(np.log(kept), axis=0)) for kept in sides]
     intervals = _estimate(metric, sides)
     verdict.overhead = intervals[-1]
@@ -73,10 +82,6 @@ def estimate_unpaired(
         )
         for i, size in enumerate(points)
     )  # fmt: skip
-    counts = [f"{pluralize(len(kept), f'{label} run')}" for label, kept in zip(labels, sides, strict=True)]
-    verdict.reasons = (" and ".join(counts), *verdict.reasons)
-    verdict.message = texts.message(verdict, metric)
-    return verdict
 
 
 def _keep(values: Floats) -> Floats:
