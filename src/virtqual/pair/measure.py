@@ -80,8 +80,8 @@ class Measurement:
         """
         self.files.outputs.mkdir(exist_ok=True)
         self.table.begin()
-        self.progress.introduce(self.plan, str(self.table.file))
         self.judge()
+        self.progress.introduce(self.plan, str(self.table.file), self.answer)
         if self.answer is not None and not self.answer.order:
             return
         self._note()
@@ -122,16 +122,16 @@ class Measurement:
         for attempt in range(1, MAX_LOST_WARM_UPS + 1):
             self.progress.begin("warm-up", side)
             run, finished = self._run(side, f"warm-up-{ROLES[side]}", is_warm_up=True)
-            self.progress.warm_up(side, run)
+            self.progress.warm_up(side, run, find_last_lines(finished) if run.lost else [])
             if not run.lost:
                 return
-            last_lines = describe_last_lines(finished)
             self._keep_lost(f"warm-up-{ROLES[side]}", f"{self._number}-{ROLES[side]}", run)
             # It is the only run of its number: its row says that a run was lost.
             self._write([run])
             if attempt == MAX_LOST_WARM_UPS or "not found" in run.lost:
-                name = self.plan.names[SIDES.index(side)]
-                raise InfrastructureError(f"the warm-up of {name} was lost, {run.lost}{last_lines}")
+                times = "" if attempt == 1 else f" {attempt} times"
+                name = self.progress.name(side)
+                raise InfrastructureError(f"the warm-up of {name} was lost{times}: {run.lost}")
 
     def _run_pair(self, sides: Sequence[Side], left: int) -> None:
         """Run the two sides of a pair, and add it to the table."""
@@ -143,10 +143,7 @@ class Measurement:
                 run, finished = self._run(side, name)
                 if run.lost:
                     self._keep_lost(name, name, run)
-                    text = (
-                        f"{describe_last_lines(finished)}\n    all of it: {finished.stdout.with_suffix('.*')}"
-                    )
-                    self.progress.lost(side, self._number, run, text)
+                    self.progress.lost(side, self._number, run, find_last_lines(finished), finished.stdout)
                 runs.append(run)
         except BaseException:
             # Without its peer a run says nothing, but that it was lost.
@@ -176,9 +173,9 @@ class Measurement:
             except UnreadError as error:
                 lost = str(error)
                 if is_warm_up:
-                    raise UsageError(
-                        f"{self._describe_unread(side, lost)}{describe_last_lines(finished)}"
-                    ) from None
+                    self.progress.say_lines(find_last_lines(finished))
+                    name = self.progress.name(side)
+                    raise UsageError(f"the output of {name} cannot be read: {lost}") from None
         if not lost:
             _drop_large(finished)
         note = self.notes[-1] if self.notes else (Note(), Note())
@@ -199,9 +196,8 @@ class Measurement:
         command = self.plan.prepare[index]
         finished = run_command(command, self.files.outputs / "prepare", self._clock, self.limits.timeout_s)
         if finished.lost:
-            raise InfrastructureError(
-                f"--prepare {command!r}: {finished.lost}{describe_last_lines(finished)}"
-            )
+            self.progress.say_lines(find_last_lines(finished))
+            raise InfrastructureError(f"--prepare '{command}' failed: {finished.lost}")
 
     def _read(self, finished: Finished) -> Values:
         """Return the values of a run that ended well."""
@@ -232,10 +228,6 @@ class Measurement:
         return (
             f"has no {lacking[0]}" + f" and {len(lacking) - 1} more" * (len(lacking) > 1) if lacking else ""
         )
-
-    def _describe_unread(self, side: Side, lost: str) -> str:
-        name = self.plan.names[SIDES.index(side)]
-        return f"the output of {name} cannot be read: {lost}"
 
     def _keep_lost(self, name: str, kept_name: str, run: Measured) -> None:
         """Keep the output of a lost run, and why it was lost, under the number of its pair."""
@@ -282,11 +274,9 @@ def _drop_large(finished: Finished) -> None:
             file.unlink()
 
 
-def describe_last_lines(finished: Finished, count: int = 5) -> str:
-    """Return the last lines that a run printed."""
+def find_last_lines(finished: Finished, count: int = 5) -> list[str]:
+    """Return the last lines that a run printed, of standard error if it printed anything there."""
     for file in (finished.stderr, finished.stdout):
-        lines = read_output(file).rstrip().splitlines() if file.exists() else []
-        if lines:
-            shown = "".join(f"\n    {line[:200]}" for line in lines[-count:])
-            return f"; its output ends with{shown}"
-    return "; it printed nothing"
+        if lines := read_output(file).rstrip().splitlines():
+            return [line[:200] for line in lines[-count:]]
+    return []

@@ -82,7 +82,7 @@ def parse_metrics(
         _check_pattern(text, pattern)
         if not units:
             raise UsageError(
-                f"--metric {text!r} needs the unit of its number: add --unit, such as --unit MB/s"
+                f"--metric '{text}' needs the unit of its number: add --unit, such as --unit MB/s"
             )
         unit = units[index].strip()
         better = betters[index] if betters else _guess_better(unit, text)
@@ -141,12 +141,12 @@ def _check_pattern(text: str, pattern: str) -> None:
     try:
         groups = re.compile(pattern, re.MULTILINE).groups
     except re.error as error:
-        raise UsageError(f"--metric {text!r} is not a regular expression: {error}") from None
+        raise UsageError(f"--metric '{text}' is not a regular expression: {error}") from None
     if groups != 1:
         number = "no group" if groups == 0 else f"{groups} groups"
         more = "" if groups == 0 else "; write (?:...) for groups that are not the number"
         raise UsageError(
-            f"--metric {text!r} has {number}: put parentheses around the number alone, such as "
+            f"--metric '{text}' has {number}: put parentheses around the number alone, such as "
             f"'Triad: +(\\S+)'{more}"
         )
 
@@ -157,7 +157,7 @@ def _guess_better(unit: str, text: str) -> str:
     if unit in _TIMES:
         return "lower"
     raise UsageError(
-        f"--metric {text!r} in {unit}: add --better lower (for a time) or --better higher (for a rate)"
+        f"--metric '{text}' in {unit}: add --better lower (for a time) or --better higher (for a rate)"
     )
 
 
@@ -182,13 +182,13 @@ def _find_number(output: Output, metric: AskedMetric) -> float:
     # Both streams are searched: many programs print their times on standard error.
     text = f"{output.stdout}\n{output.stderr}"
     try:
-        found = single(metric.name, metric.pattern, text, f"match of {metric.pattern!r}")[1]
+        found = single(metric.name, metric.pattern, text, f"match of '{metric.pattern}'")[1]
     except OutputError as error:
         raise UnreadError(str(error).replace(" output: ", ": ", 1)) from None
     try:
         value = float((found or "").replace("D", "E") if re.search(r"\d", found or "") else "none")
     except ValueError:
-        raise UnreadError(f"{metric.name}: {metric.pattern!r} finds {found!r}, not a number") from None
+        raise UnreadError(f"{metric.name}: '{metric.pattern}' finds {found!r}, not a number") from None
     if not (math.isfinite(value) and value > 0):
         raise UnreadError(f"{metric.name} is {found}, not a positive number")
     return value

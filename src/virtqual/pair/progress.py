@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
@@ -32,6 +33,8 @@ class Progress:
         self._took: list[float] = []
         self._pair_began = 0.0
         self._left = 0
+        #: Pairs of earlier times.
+        self._done = 0
 
     def __enter__(self) -> Progress:
         if self._console.is_terminal:
@@ -66,8 +69,9 @@ class Progress:
         """The name of a side."""
         return self._names[SIDES.index(side)]
 
-    def introduce(self, plan: Plan, file: str) -> None:
-        """Show what is compared, and where the pairs are written."""
+    def introduce(self, plan: Plan, file: str, answer: Answer | None) -> None:
+        """Show what is compared, where the pairs are written, and how many there are already."""
+        self._done = answer.valid if answer else 0
         width = max(map(len, plan.names))
         for name, command in zip(plan.names, plan.commands, strict=True):
             self._say(f"{name:<{width}}  {command}")
@@ -75,7 +79,8 @@ class Progress:
         what += [f"what {reader} prints" for reader in plan.readers]
         allowed = f"at most {format_percent(plan.budget)} slower, margin {format_percent(plan.margin)}"
         self._say(f"{'; '.join(what) or 'wall time'}; {allowed}", "dim")
-        self._say(f"pairs go to {file}", "dim")
+        there = f", which has {pluralize(self._done, 'pair')}" if answer else ""
+        self._say(f"pairs go to {file}{there}", "dim")
 
     def begin(self, what: str, side: Side, left: int = 0) -> None:
         """Show that a run begins, and how many pairs follow before the next look."""
@@ -83,15 +88,24 @@ class Progress:
         if not self._pair_began:
             self._pair_began = self._began
 
-    def warm_up(self, side: Side, run: Measured) -> None:
-        """Show a warm-up that has ended."""
+    def warm_up(self, side: Side, run: Measured, last_lines: Sequence[str]) -> None:
+        """Show a warm-up that has ended, of a lost one the end of its output."""
         self._status, self._pair_began = "", 0.0
-        ended = f"lost: {run.lost}; it is tried again" if run.lost else format_time(run.end - run.start)
+        ended = f"lost, {run.lost}" if run.lost else format_time(run.end - run.start)
         self._say(f"warm-up {self.name(side)}: {ended}", "yellow" if run.lost else "dim")
+        self.say_lines(last_lines)
 
-    def lost(self, side: Side, number: int, run: Measured, last_lines: str) -> None:
-        """Show a run that was lost, with the end of its output."""
-        self._say(f"pair {number}: {self.name(side)} lost, {run.lost}{last_lines}", "yellow")
+    def lost(self, side: Side, number: int, run: Measured, last_lines: Sequence[str], file: Path) -> None:
+        """Show a run that was lost, with the end of its output and the file that has all of it."""
+        self._say(f"pair {number:<3} {self.name(side)} lost, {run.lost}", "yellow")
+        self.say_lines(last_lines)
+        if last_lines:
+            self._say(f"    (all of it: {file} and .err)", "dim")
+
+    def say_lines(self, lines: Sequence[str]) -> None:
+        """Show lines that a run printed."""
+        for line in lines:
+            self._say(f"    {line}", "dim")
 
     def pair(self, number: int, runs: Sequence[Measured]) -> None:
         """Show a pair that has ended, and after the first one how long all of them may take."""
@@ -100,12 +114,15 @@ class Progress:
         if not any(run.lost for run in runs):
             self._say(f"pair {number:<3} {self._describe_pair(runs)}")
         if len(self._took) == 1:
-            least, most = (format_time(count * self.mean_s) for count in (MIN_PAIRS_TO_QUALIFY, LOOKS[-1]))
-            self._say(
-                f"  a pair takes {format_time(self.mean_s)}: {least} if {MIN_PAIRS_TO_QUALIFY} pairs are "
-                f"enough, {most} if it takes {LOOKS[-1]}",
-                "dim",
-            )
+            self._say(f"  {self._describe_rest()}", "dim")
+
+    def _describe_rest(self) -> str:
+        """Return how long a pair takes, and how long those up to the first answer and to the last look."""
+        least, most = (count - self._done for count in (MIN_PAIRS_TO_QUALIFY, LOOKS[-1]))
+        text = f"a pair takes {format_time(self.mean_s)}: "
+        if least > 1:
+            text += f"{format_time(least * self.mean_s)} if {MIN_PAIRS_TO_QUALIFY} pairs are enough, "
+        return f"{text}{format_time(max(most, 1) * self.mean_s)} if it takes {LOOKS[-1]}"
 
     def _describe_pair(self, runs: Sequence[Measured]) -> str:
         """Return the values of a pair in the order of its runs, of the first metric at its first size."""
@@ -115,7 +132,7 @@ class Progress:
         shown = ", then ".join(f"{self.name(side)} {format_value(value)}" for side, value in by_side.items())
         log = sign_of(key.better) * math.log(by_side["virtual"] / by_side["native"])
         at = "" if size is None else f" at {format_value(size)}"
-        return f"{shown} {key.unit}{at}: {describe_slowdown(log, key.better)}"
+        return f"{shown} {key.unit}{at}: {self.name('virtual')} {describe_slowdown(log, key.better)}"
 
     def look(self, answer: Answer) -> None:
         """Show the answer after a look, and what comes next."""
