@@ -57,6 +57,7 @@ _SYNONYMS = {
     "native": ("bare", "bare-metal", "baremetal", "baseline", "host", "metal", "reference"),
     "node": ("host", "hostname"),
     "owner": ("accepted_by", "approved_by", "approver", "author", "by", "who"),
+    "pair": ("ab", "bench", "benchmark", "hyperfine", "measure", "run", "time"),
     "qualify": ("bench", "benchmark", "measure", "run", "start", "test"),
     "reason": ("because", "comment", "description", "note", "why"),
     "register": ("add",),
