@@ -116,7 +116,8 @@ def describe(measurement: Measurement) -> JudgedFile:
 def describe_next(measurement: Measurement) -> str:
     """Return how the measurement goes on; empty if it is complete."""
     answer, file = measurement.answer, shlex.quote(str(measurement.table.file))
-    if answer is None or answer.order:
+    # --max-runs may have ended it before the rule did.
+    if answer is None or answer.order or answer.verdict.needs:
         return f"To go on: virtqual pair --resume {file}"
     if more := answer.verdict.slow_runs.more_runs:
         runs = answer.verdict.slow_runs.virtual_runs + more

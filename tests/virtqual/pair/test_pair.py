@@ -94,8 +94,9 @@ def test_lower_is_better_for_a_time(plant):
 
 def test_two_pairs_never_pass(plant):
     words = (*METRIC, "--budget", "40%", "--margin", "30%", "--csv", "it.csv")
-    call("pair", plant("a", *QUIET), plant("b", *slower(0)), *words, "--max-runs", 2, code=3)
+    done = call("pair", plant("a", *QUIET), plant("b", *slower(0)), *words, "--max-runs", 2, code=3)
     assert len(read_rows()) == 4
+    assert "To go on: virtqual pair --resume it.csv" in done.stdout
     call("pair", "--resume", "it.csv", code=0)
     assert len(read_rows()) == 8
 
