@@ -25,5 +25,6 @@ def command(
     directory = find(session, paths.sessions())
     loaded, terminal = load(directory), Terminal()
     terminal.begin(loaded, ())
-    terminal.end(loaded, "" if find_packed(session) else str(directory))
+    packed = find_packed(session)
+    terminal.end(loaded, "" if packed else str(directory), session if packed else "")
     print_doubts(loaded, directory)

@@ -164,11 +164,19 @@ def _read_long_row(table: Table, line: int, row: Mapping[str, str], wanted: Want
         raise UsageError(f"{place}: side: is empty: write native or virtual, or reference or candidate")
     labels = {"side": row["side"]} | {key: row[key] for key in ("session", "setting") if row.get(key)}
     return FoundRun(
-        line, row.get("metric") or wanted.metric or "value", unit, {size: value}, labels,
+        line,
+        row.get("metric") or wanted.metric or "value",
+        unit,
+        {size: value},
+        labels,
         "lower" if better == "lower" else "higher" if better == "higher" else guess_better(unit),
-        start=start, end=start if math.isnan(end) else end, number=int(number) if number else None,
-        node=row.get("node", ""), host=row.get("host", ""), boot=row.get("boot", ""),
-    )  # fmt: skip
+        start=start,
+        end=start if math.isnan(end) else end,
+        number=int(number) if number else None,
+        node=row.get("node", ""),
+        host=row.get("host", ""),
+        boot=row.get("boot", ""),
+    )
 
 
 def _read_cell(table: Table, place: str, name: str, cell: str) -> float:
@@ -249,9 +257,16 @@ def _make_named_run(
         if name not in (*labels, *times.values(), chosen) and name.lower() not in _PAIR
     }
     return FoundRun(
-        line, metric, unit, {None: value}, labels, guess_better(unit), start=moments["start"], end=end,
+        line,
+        metric,
+        unit,
+        {None: value},
+        labels,
+        guess_better(unit),
+        start=moments["start"],
+        end=end,
         parameters=parameters,
-    )  # fmt: skip
+    )
 
 
 def _is_time_of(begin: str, column: str) -> bool:
@@ -296,9 +311,13 @@ def _read_two_columns(table: Table, wanted: Wanted) -> Found:
     if columns.order is not None:
         _order_pairs(table, runs, names, columns.order)
     return Found(
-        "a table with a column for each side", runs, ("column",), _WHY, are_pairs=columns.order is not None,
+        "a table with a column for each side",
+        runs,
+        ("column",),
+        _WHY,
+        are_pairs=columns.order is not None,
         notes=() if header else ("the file has no header: the first column is the reference",),
-    )  # fmt: skip
+    )
 
 
 def _choose_columns(table: Table, names: Sequence[str]) -> _Columns:

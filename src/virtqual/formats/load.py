@@ -88,9 +88,19 @@ def _load_sides(file: Path, found: Found, names: tuple[str, str], wanted: Wanted
     }
     commands = (reference, candidate) if label == "command" else None
     return _make(
-        str(file), file.name, found.kind, runs, label, wanted, found, labels, notes, facts, commands,
+        str(file),
+        file.name,
+        found.kind,
+        runs,
+        label,
+        wanted,
+        found,
+        labels,
+        notes,
+        facts,
+        commands,
         paired=paired,
-    )  # fmt: skip
+    )
 
 
 def load_two(
@@ -116,9 +126,19 @@ def load_two(
     commands = _find_commands(both)
     title = f"{reference.name} and {candidate.name}"
     return _make(
-        name, title, both[0].kind, runs, "", wanted, both[0], REFERENCE_AND_CANDIDATE, notes, facts, commands,
+        name,
+        title,
+        both[0].kind,
+        runs,
+        "",
+        wanted,
+        both[0],
+        REFERENCE_AND_CANDIDATE,
+        notes,
+        facts,
+        commands,
         paired=paired,
-    )  # fmt: skip
+    )
 
 
 def _find_commands(both: Sequence[Found]) -> tuple[str, str] | None:

@@ -130,7 +130,11 @@ def read_perflog(file: str, text: str) -> Found:
             runs += _read_old_row(line, cells)
     if not runs:
         raise UsageError(f"{file}: is {PERFLOG} without a performance value")
-    return Found(PERFLOG, runs, _SIDES, "")
+    note = (
+        "a performance log says when each run ended and not when it began: runs at the same time may look as "
+        "if they took turns"
+    )
+    return Found(PERFLOG, runs, _SIDES, "", notes=(note,))
 
 
 def _align(place: str, names: list[str], cells: list[str]) -> dict[str, str]:
@@ -176,9 +180,16 @@ def _read_row(line: int, row: dict[str, str]) -> Iterator[FoundRun]:
             metric = name.removesuffix("_value")
             unit = row.get(f"{metric}_unit", "")
             yield FoundRun(
-                line, metric, unit, {None: _number(cell)}, dict(labels), guess_better(unit), start=end,
-                end=end, node=labels["nodelist"],
-            )  # fmt: skip
+                line,
+                metric,
+                unit,
+                {None: _number(cell)},
+                dict(labels),
+                guess_better(unit),
+                start=end,
+                end=end,
+                node=labels["nodelist"],
+            )
 
 
 def _read_old_row(line: int, cells: list[str]) -> Iterator[FoundRun]:

@@ -155,10 +155,15 @@ def _make_metric(file: str, name: str, runs: Sequence[FoundRun], wanted: Wanted)
     is_curve = None not in runs[0].values
     _check_amounts(file, name, runs)
     return Metric.model_construct(
-        name=name, unit=unit or "(no unit)", better=better, family="measured",
-        kind="curve" if is_curve else "scalar", axis="size" if is_curve else "",
-        axis_unit=(runs[0].axis_unit or "(size)") if is_curve else "", description="as a file states it",
-    )  # fmt: skip
+        name=name,
+        unit=unit or "(no unit)",
+        better=better,
+        family="measured",
+        kind="curve" if is_curve else "scalar",
+        axis="size" if is_curve else "",
+        axis_unit=runs[0].axis_unit if is_curve else "",
+        description="as a file states it",
+    )
 
 
 def _convert_times(runs: Sequence[FoundRun]) -> None:

@@ -122,12 +122,15 @@ class Terminal:
             self._progress = None
         self.console.print(f"  took {format_duration(time.monotonic() - self._began)}", style="dim")
 
-    def end(self, session: Session, directory: str) -> None:
-        """Show the verdicts, the conclusion, and the directory of the results, if there is one."""
+    def end(self, session: Session, directory: str, name: str = "") -> None:
+        """Show the verdicts, the conclusion, and the directory of the results, if there is one.
+
+        Other commands find the session by its `name`; without one by its id.
+        """
         self.console.print()
         self.verdicts(session.verdicts, session.slow_runs, session.waivers)
         self.hosts(session.verdicts, session.outliers)
-        self._findings(session)
+        self._findings(session, name)
         self._not_measured(session)
         has_missed = any(failure.kind == "reference" for failure in session.failures)
         if session.runs and not (has_missed or any(run.reference == "held" for run in session.runs)):
@@ -187,12 +190,12 @@ class Terminal:
             )
             self._dim(printable(text, MAX_VALUE_CHARS))
 
-    def _findings(self, session: Session) -> None:
+    def _findings(self, session: Session, name: str) -> None:
         if session.preflight or session.canaries:
             self.console.print()
             preflight.show(session.preflight, self.console, briefly=True)
             preflight.show_canaries(session.canaries, self.console, briefly=True)
-            self._dim(f"          in full: virtqual preflight {session.session}")
+            self._dim(f"          in full: virtqual preflight {name or session.session}")
 
     def _not_measured(self, session: Session) -> None:
         for text in describe_failures(list_refusing_failures(session)):

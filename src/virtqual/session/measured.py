@@ -425,7 +425,8 @@ def _make_metric(row: SampleRow) -> Metric:
         family="measured",
         kind="curve" if is_curve else "scalar",
         axis="size" if is_curve else "",
-        axis_unit="(size)" if is_curve else "",
+        # A file does not say in which unit its sizes are.
+        axis_unit="",
         description="as a file states it",
     )
 

@@ -64,10 +64,16 @@ def message(verdict: Verdict, metric: Metric, margin_note: str = "") -> str:
     deciding = verdict.deciding
     unit, (native, virtual) = scale_unit(metric.unit, deciding.native, deciding.virtual)
     values = f"{labels.reference} {format_value(native)}, {labels.candidate} {format_value(virtual)} {unit}"
-    plural = "" if max(verdict.pairs, verdict.pairs_run) == 1 else "s"
-    pairs = f"{verdict.pairs_text} pair{plural}" + " of one boot" * (verdict.boots == 1)
-    text = f"{head}: {subject}{estimate}; {values}; {budget}{pairs}"
+    text = f"{head}: {subject}{estimate}; {values}; {budget}{_describe_pairs(verdict)}".rstrip("; ")
     return text + ("\n" + "; ".join(verdict.reasons) if verdict.reasons else "")
+
+
+def _describe_pairs(verdict: Verdict) -> str:
+    """Return how many pairs the verdict rests on; nothing if the runs made no pairs."""
+    if not (verdict.pairs or verdict.pairs_run):
+        return ""
+    plural = "" if max(verdict.pairs, verdict.pairs_run) == 1 else "s"
+    return f"{verdict.pairs_text} pair{plural}" + " of one boot" * (verdict.boots == 1)
 
 
 def _estimate_text(verdict: Verdict, metric: Metric) -> str:

@@ -51,10 +51,17 @@ def estimate_unpaired(
     lost = [len(all_runs) - len(kept) for all_runs, kept in zip((native, virtual), sides, strict=True)]
     reasons = [reason, *_describe_lost(lost, (native, virtual), labels), advice]
     verdict = Verdict(
-        metric=metric.name, setting=setting, gate="overhead", outcome=Outcome.UNDECIDED, unit=metric.unit,
-        better=metric.better, budget=texts.budget_text(budget, metric) if budget else NOT_STATED,
-        reasons=tuple(reasons), labels=labels, axis_unit=metric.axis_unit,
-    )  # fmt: skip
+        metric=metric.name,
+        setting=setting,
+        gate="overhead",
+        outcome=Outcome.UNDECIDED,
+        unit=metric.unit,
+        better=metric.better,
+        budget=texts.budget_text(budget, metric) if budget else NOT_STATED,
+        reasons=tuple(reasons),
+        labels=labels,
+        axis_unit=metric.axis_unit,
+    )
     if all(len(kept) for kept in sides):
         _add_numbers(verdict, metric, points, sides, budget)
         counts = [pluralize(len(kept), f"{label} run") for label, kept in zip(labels, sides, strict=True)]
@@ -76,12 +83,16 @@ def _add_numbers(
         verdict.limit, verdict.margin = float(min(limits[0])), float(min(limits[1]))
     verdict.points = tuple(
         Point(
-            size=size, native=rounded(means[0][i]), virtual=rounded(means[1][i]), overhead=intervals[i],
-            judged=intervals[i], limit=finite_or_none(limits[0][i]) if limits else None,
+            size=size,
+            native=rounded(means[0][i]),
+            virtual=rounded(means[1][i]),
+            overhead=intervals[i],
+            judged=intervals[i],
+            limit=finite_or_none(limits[0][i]) if limits else None,
             margin=finite_or_none(limits[1][i]) if limits else None,
         )
         for i, size in enumerate(points)
-    )  # fmt: skip
+    )
 
 
 def _keep(values: Floats) -> Floats:
