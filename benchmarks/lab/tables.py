@@ -17,7 +17,7 @@ from logs import KeptLog
 from scipy import stats
 
 from virtqual.errors import UsageError
-from virtqual.report.page import make_environment, render_page
+from virtqual.report.rendering import make_environment, render_page
 from virtqual.verdict.notation import MAX_SHOWN
 
 TEMPLATE = Path(__file__).parent / "tables.html.j2"
