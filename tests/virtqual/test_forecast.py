@@ -93,7 +93,8 @@ def test_without_slurm_and_without_a_stack_both_are_assumed(site):
     assert "db_pgbench" in runs
     assert "web_events (web-events)" in not_run
     done = site.qualify("--plan", "--stack", "spak", code=2)
-    assert "no stack 'spak' is set up: `virtqual stack register" in site.words(done)
+    assert "no stack 'spak' is set up: did you mean spack? Known are" in site.words(done)
+    assert "`virtqual stack register --modules FILE`" in site.words(done)
 
 
 def test_a_check_states_how_long_its_runs_take(site):

@@ -98,7 +98,9 @@ def locale_decides(source):
     for call in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)):
         name = getattr(call.func, "attr", getattr(call.func, "id", ""))
         modes = [arg.value for arg in call.args if isinstance(arg, ast.Constant)]
-        text = name in ("read_text", "write_text") or (name == "open" and not {"rb", "wb", "ab"} & {*modes})
+        text = name in ("read_text", "write_text") or (
+            name == "open" and not {"rb", "wb", "ab", "ab+"} & {*modes}
+        )
         given = {keyword.arg for keyword in call.keywords}
         of_os = name == "open" and ast.unparse(call.func) == "os.open"
         if "encoding" not in given and ((name == "run" and "text" in given) or (text and not of_os)):

@@ -12,7 +12,7 @@ from virtqual.formats import recognise, sides
 from virtqual.formats.found import Found, FoundRun, Wanted
 from virtqual.formats.series import make_series
 from virtqual.formats.turns import check_turns
-from virtqual.session.measured import FileSeries, read_series_of, read_text
+from virtqual.session.measured import FileSeries, read_series_of, read_table_text
 from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, REFERENCE_AND_CANDIDATE, Labels
 from virtqual.verdict.pairs import Side
 
@@ -54,7 +54,7 @@ def load_file(
             f"{file}: no table of pairs (a directory): give those of both sides, --reference DIR "
             "--candidate DIR"
         )
-    text = read_text(file)
+    text = read_table_text(file)
     found = recognise.read_text_of(str(file), text, replace(wanted, sides=names), reader)
     if found is None:
         if any(names):

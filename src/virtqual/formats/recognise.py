@@ -12,7 +12,7 @@ from virtqual.errors import UsageError
 from virtqual.formats import columns, google_benchmark, hyperfine, outputs, reframe
 from virtqual.formats.found import Found, Wanted
 from virtqual.programs import readers
-from virtqual.session.measured import COLUMNS, SampleRow, read_text
+from virtqual.session.measured import COLUMNS, SampleRow, read_table_text
 
 #: Columns without which a CSV file is not one of pairs.
 REQUIRED = frozenset(name for name, column in SampleRow.model_fields.items() if column.is_required())
@@ -32,7 +32,7 @@ def read_path(path: Path, wanted: Wanted, reader: str = "") -> Found:
     """
     if path.is_dir():
         return outputs.read_directory(path, reader)
-    text = read_text(path)
+    text = read_table_text(path)
     found = read_text_of(str(path), text, wanted, reader)
     if found is None:
         raise UsageError(

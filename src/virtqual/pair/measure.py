@@ -248,7 +248,9 @@ class Measurement:
             number, _, role = file.stem.partition("-")
             with suppress(OSError):
                 if number.isdigit() and role in sides:
-                    reasons[int(number), sides[role]] = file.read_text("utf-8", errors="replace").strip()
+                    reasons[int(number), sides[role]] = file.read_text(
+                        encoding="utf-8", errors="replace"
+                    ).strip()
         return reasons
 
     def _write(self, runs: Sequence[Measured]) -> None:

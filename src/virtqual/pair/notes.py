@@ -62,7 +62,7 @@ def take_note(prefix: str) -> Note:
     InfrastructureError
         The script could not be run.
     """
-    script = files("virtqual.pair").joinpath("notes.sh").read_text("utf-8")
+    script = files("virtqual.pair").joinpath("notes.sh").read_text(encoding="utf-8")
     command = f"{prefix} sh -s"
     try:
         completed = subprocess.run(

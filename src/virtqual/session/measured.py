@@ -206,10 +206,10 @@ def read_series(
     DataError
         The file has mistakes; the first `MAX_MISTAKES_SHOWN` are shown with file, line and column, each once.
     """
-    return read_series_of(str(file), read_text(file), report_progress)
+    return read_series_of(str(file), read_table_text(file), report_progress)
 
 
-def read_text(file: Path) -> str:
+def read_table_text(file: Path) -> str:
     """Return the text of a file or pipe; UsageError if it cannot be read, or is no text."""
     text = read_record_text(file, "table of pairs", pipes=True).removeprefix("\ufeff")
     if "\0" in text:

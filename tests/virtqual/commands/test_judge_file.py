@@ -352,7 +352,7 @@ def test_sizes_that_sessions_only_show_are_refused(find_cases):
 
 @pytest.mark.parametrize(
     ("sizes", "kind", "axis", "axis_unit"),
-    [(("",), "scalar", "", ""), (("1", "2"), "curve", "size", "(size)")],
+    [(("",), "scalar", "", ""), (("1", "2"), "curve", "size", "")],
 )
 def test_a_metric_of_the_file_alone_is_what_the_file_states(find_cases, sizes, kind, axis, axis_unit):
     ((case,),) = find_cases(rows(session="old", sizes=sizes))

@@ -250,7 +250,7 @@ def test_a_template_without_slurm(at, tmp_path):
     path, site.env["PATH"] = site.env["PATH"], f"{Path(sys.executable).parent}:/usr/bin:/bin"
     # A machine may have Slurm's commands and no cluster.
     has_commands = shutil.which("scontrol", path=site.env["PATH"])
-    said = "(--offline writes a template" if has_commands else "run this on a login node, or add --offline"
+    said = "(--offline writes a template" if has_commands else "run this on a login node, or write a template"
     assert said in initialise(site, code=5)
     said = initialise(site, "--offline", "--virtual-options=-C vm", virtual="standard")
     assert "processor.num_cpus: TODO: the CPUs that jobs get of a node" in said
