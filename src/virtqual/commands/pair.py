@@ -139,7 +139,8 @@ def command(
 ) -> None:
     """Run two commands in turns, and judge how much slower the second one is.
 
-    It stops after 4, 8, 12 or 18 pairs, as soon as the answer is sure (docs/pair.md).
+    It stops after 4, 8, 12 or 18 pairs, as soon as the answer is sure
+    (docs/pair.md).
 
     Exit code: 0 within the budget, 1 over it, 3 undecided, 4 refused, 2 usage,
     5 a command cannot be run, 130 interrupted.
