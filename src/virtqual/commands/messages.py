@@ -89,6 +89,8 @@ def _put_plainly(error: Any) -> None:
     extra = re.match(r"Got unexpected extra argument\(s\) \((\S+)", error.message)
     if extra and any("--system" in parameter.opts for parameter in error.ctx.command.params):
         error.message += f"; a system is named by --system {extra[1].rstrip(')')}"
+    if extra and error.ctx.info_name == "pair":
+        error.message += "; quote each command: virtqual pair 'ssh bm1 ./app' 'ssh vm1 ./app' ..."
 
 
 def _print_error(text: str, style: str = "red") -> None:
