@@ -80,6 +80,8 @@ def _describe_error(error: BaseException) -> str:
 
 def _put_plainly(error: Any) -> None:
     """Put an error about the command line into plain words, with what was written."""
+    if error.message.startswith("Got unexpected extra argument") and error.ctx.info_name == "pair":
+        error.message += "; quote each command: virtqual pair 'ssh bm1 ./app' 'ssh vm1 ./app' ..."
     if isinstance(error.__cause__, ValidationError):
         error.message = describe_value(error.__cause__.errors()[0])
     if error.message.startswith("No such command") and hasattr(error.ctx.command, "commands"):
@@ -89,8 +91,6 @@ def _put_plainly(error: Any) -> None:
     extra = re.match(r"Got unexpected extra argument\(s\) \((\S+)", error.message)
     if extra and any("--system" in parameter.opts for parameter in error.ctx.command.params):
         error.message += f"; a system is named by --system {extra[1].rstrip(')')}"
-    if extra and error.ctx.info_name == "pair":
-        error.message += "; quote each command: virtqual pair 'ssh bm1 ./app' 'ssh vm1 ./app' ..."
 
 
 def _print_error(text: str, style: str = "red") -> None:

@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from virtqual.errors import INTERRUPTED, UsageError
+from virtqual.errors import INTERRUPTED, UsageError, exit_code_of
 from virtqual.pair.measure import Limits, Measurement
 from virtqual.pair.metrics import check_readers, parse_metrics
 from virtqual.pair.notes import list_differences
@@ -285,7 +285,8 @@ def _measure(plan: Plan, files: Files, limits: Limits, *, as_json: bool) -> None
     else:
         _print_answer(measurement, is_interrupted=is_interrupted)
     if plan.output:
-        write_report(describe(measurement, is_interrupted=is_interrupted), Path(plan.output))
+        ended = exit_code_of(failure) if failure else INTERRUPTED if is_interrupted else None
+        write_report(describe(measurement, ended), Path(plan.output))
         verbatim(soft_wrap=True, stderr=as_json).print(f"report: {plan.output}")
     if failure is not None:
         raise failure

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from virtqual.errors import INTERRUPTED
 from virtqual.pair.measure import Measurement
 from virtqual.pair.metrics import WALL_TIME
 from virtqual.pair.notes import FACTS, describe_fact, list_changes, list_differences
@@ -107,11 +108,14 @@ def write_command(measurement: Measurement) -> str:
     return shlex.join(words)
 
 
-def describe(measurement: Measurement, *, is_interrupted: bool = False) -> JudgedFile:
-    """Return what is written as a report."""
+def describe(measurement: Measurement, exit_code: int | None = None) -> JudgedFile:
+    """Return what is written as a report; the exit code is that of a measurement that was ended early."""
     plan, answer, table = measurement.plan, measurement.answer, measurement.table
     assert answer is not None  # or there is nothing to report
     labels = Labels(*plan.names)
+    ended = (
+        "" if exit_code is None else "Interrupted. " if exit_code == INTERRUPTED else "An error ended it. "
+    )
     return JudgedFile(
         title=_make_title(plan),
         judged=[(table.session, answer.verdict)],
@@ -120,8 +124,8 @@ def describe(measurement: Measurement, *, is_interrupted: bool = False) -> Judge
         facts=list_facts(measurement),
         about={"date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "pairs": str(table.file)},
         caveats=list_caveats(measurement),
-        next_step="Interrupted. " * is_interrupted + describe_next(measurement),
-        is_interrupted=is_interrupted,
+        next_step=f"{ended}{describe_next(measurement)}",
+        exit_code=exit_code,
         again=write_command(measurement),
     )
 

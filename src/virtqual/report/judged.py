@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from virtqual.errors import INTERRUPTED, UsageError
+from virtqual.errors import UsageError
 from virtqual.files.records import write_file
 from virtqual.report import markdown, plots
 from virtqual.report.rendering import render_page
@@ -47,8 +47,8 @@ class JudgedFile:
     not_measured: Sequence[str] = ()
     #: How a measurement that is not complete goes on; empty if it is.
     next_step: str = ""
-    #: A person, or the scheduler, ended the measurement.
-    is_interrupted: bool = False
+    #: Of a measurement that was interrupted, or that an error ended; None for that of the outcome.
+    exit_code: int | None = None
     #: The command that measures or judges it again.
     again: str = ""
 
@@ -80,7 +80,7 @@ def render_html(it: JudgedFile) -> str:
     """Return the page, in one file without a script."""
     sections = _make_sections(it)
     worst = _find_worst(it, sections)
-    code = INTERRUPTED if it.is_interrupted else EXIT_CODES[it.outcome]
+    code = EXIT_CODES[it.outcome] if it.exit_code is None else it.exit_code
     return render_page(
         "judged.html.j2",
         f"{it.outcome.value}: {it.title}",

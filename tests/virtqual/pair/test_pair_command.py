@@ -338,6 +338,17 @@ def test_resume_writes_the_report_again(plant, tmp_path):
     assert "nterrupted" not in text
 
 
+def test_the_report_of_a_measurement_that_an_error_ended_says_so(plant):
+    prepare = "echo >> prepared; [ $(wc -l < prepared) -lt 10 ]"
+    done = pair(
+        plant("a", *QUIET), plant("b", *slower(2)), *METRIC, "--prepare", prepare, "-o", "it.html", code=5
+    )
+    assert "--prepare" in done.stderr
+    text = Path("it.html").read_text("utf-8")
+    assert "Exit code 5: the infrastructure failed" in text
+    assert "An error ended it. To go on: virtqual pair --resume it.csv" in text
+
+
 def test_a_report_is_named_after_the_sides_or_the_commands(plant, tmp_path):
     a, b = plant("a", *QUIET), plant("b", *slower(0))
     pair(a, b, *METRIC, "-o", "it.md", code=0)
