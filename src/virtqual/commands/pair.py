@@ -189,6 +189,8 @@ def _check_output(file: Path) -> None:
 def _keep_output(plan: Plan, files: Files, output: Path | None) -> Plan:
     """Return the plan with the file of the report, so that --resume writes it again."""
     if output is None or plan.output == str(output):
+        if plan.output:
+            _check_output(Path(plan.output))
         return plan
     plan = plan.model_copy(update={"output": str(output)})
     files.save_plan(plan)

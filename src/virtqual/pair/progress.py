@@ -87,7 +87,7 @@ class Progress:
         there = f", which has {pluralize(self._done, 'pair')}" if answer else ""
         self._say(f"pairs go to {file}{there}", "dim")
         if not plan.note:
-            self._say("what differs between the machines is not recorded (--note)", "dim")
+            self._say("without --note, what differs between the machines is not recorded", "dim")
         for text in plan.list_other_prefixes():
             self._say(text, "yellow")
 
