@@ -80,6 +80,8 @@ def _describe_error(error: BaseException) -> str:
 
 def _put_plainly(error: Any) -> None:
     """Put an error about the command line into plain words, with what was written."""
+    if error.message.startswith("Got unexpected extra argument") and error.ctx.info_name == "pair":
+        error.message += "; quote each command: virtqual pair 'ssh bm1 ./app' 'ssh vm1 ./app' ..."
     if isinstance(error.__cause__, ValidationError):
         error.message = describe_value(error.__cause__.errors()[0])
     if error.message.startswith("No such command") and hasattr(error.ctx.command, "commands"):

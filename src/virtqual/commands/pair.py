@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from virtqual.errors import INTERRUPTED, UsageError
+from virtqual.errors import INTERRUPTED, UsageError, exit_code_of
 from virtqual.pair.measure import Limits, Measurement
 from virtqual.pair.metrics import check_readers, parse_metrics
 from virtqual.pair.notes import list_differences
@@ -146,7 +146,7 @@ def command(
     5 a command cannot be run, 130 interrupted.
     """
     if output is not None:
-        check_name(output)
+        _check_output(output)
     asked = {
         "commands": (reference, candidate),
         "names": names,
@@ -159,6 +159,7 @@ def command(
         "ignore_failure": ignore_failure,
         "note": tuple(note or ()),
         "directory": str(Path.cwd()),
+        "output": str(output or ""),
     }
     limits = Limits(read_seconds(timeout) if timeout is not None else None, min_runs, max_runs)
     if max_runs is not None and min_runs > max_runs:
@@ -169,9 +170,31 @@ def command(
         files, plan = _begin_plan(asked, csv)
     descriptor = files.lock()
     try:
-        _measure(plan, files, limits, output, as_json=as_json)
+        plan = _keep_output(plan, files, output)
+        _measure(plan, files, limits, as_json=as_json)
     finally:
         os.close(descriptor)
+
+
+def _check_output(file: Path) -> None:
+    """Raise a `UsageError` if a report cannot have this name, before anything is measured."""
+    check_name(file)
+    directory = file.parent
+    if not directory.is_dir():
+        raise UsageError(f"-o {file}: there is no directory {directory}")
+    if file.is_dir() or not os.access(file if file.exists() else directory, os.W_OK):
+        raise UsageError(f"-o {file}: this file cannot be written")
+
+
+def _keep_output(plan: Plan, files: Files, output: Path | None) -> Plan:
+    """Return the plan with the file of the report, so that --resume writes it again."""
+    if output is None or plan.output == str(output):
+        if plan.output:
+            _check_output(Path(plan.output))
+        return plan
+    plan = plan.model_copy(update={"output": str(output)})
+    files.save_plan(plan)
+    return plan
 
 
 def _spread_prepare(commands: list[str] | tuple[str, ...]) -> tuple[str, ...]:
@@ -230,14 +253,18 @@ def _resume_plan(files: Files, asked: dict[str, Any], csv: Path | None) -> Plan:
     if "the working directory" in differing:
         raise UsageError(f"--resume {files.table}: its commands were run in {plan.directory}: go there first")
     if differing:
+        values = [
+            f"{name}: {mine} in {files.plan}, and {stated} here" for name, (mine, stated) in differing.items()
+        ]
+        listed, it = "; ".join(values), "it" if len(values) == 1 else "them"
         raise UsageError(
-            f"--resume {files.table}: {' and '.join(differing)} differ from {files.plan}; leave them out to "
-            "go on with what was begun, or begin again with another --csv FILE"
+            f"--resume {files.table}: {listed}; leave {it} out to go on with what was begun, or begin again "
+            "with another --csv FILE"
         )
     return plan
 
 
-def _measure(plan: Plan, files: Files, limits: Limits, output: Path | None, *, as_json: bool) -> None:
+def _measure(plan: Plan, files: Files, limits: Limits, *, as_json: bool) -> None:
     """Measure, show the verdict on what there is, and end with its exit code."""
     progress = Progress(verbatim(stderr=True), plan.names)
     measurement = Measurement(plan, files, limits, progress)
@@ -259,9 +286,10 @@ def _measure(plan: Plan, files: Files, limits: Limits, output: Path | None, *, a
         _print_lines(measurement)
     else:
         _print_answer(measurement, is_interrupted=is_interrupted)
-    if output is not None:
-        write_report(describe(measurement), output)
-        verbatim(soft_wrap=True, stderr=as_json).print(f"report: {output}")
+    if plan.output:
+        ended = exit_code_of(failure) if failure else INTERRUPTED if is_interrupted else None
+        write_report(describe(measurement, ended), Path(plan.output))
+        verbatim(soft_wrap=True, stderr=as_json).print(f"report: {plan.output}")
     if failure is not None:
         raise failure
     code = INTERRUPTED if is_interrupted else EXIT_CODES[measurement.answer.verdict.outcome]

@@ -83,6 +83,7 @@ class Measurement:
         self.judge()
         self.progress.introduce(self.plan, str(self.table.file), self.answer)
         if self.answer is not None and not self.answer.order:
+            self.progress.complete(self.answer)
             return
         self._note()
         self._warm_up()
@@ -157,13 +158,15 @@ class Measurement:
         """Run the command of a side, and read what it printed."""
         index = SIDES.index(side)
         self._prepare(index)
-        finished = run_command(
-            self.plan.commands[index],
-            self.files.outputs / name,
-            self._clock,
-            self._choose_limit(),
-            any_code=self.plan.ignore_failure,
-        )
+        limit_s = self._choose_limit()
+        with self.progress.remind(side, limit_s, is_first=is_warm_up or limit_s is None):
+            finished = run_command(
+                self.plan.commands[index],
+                self.files.outputs / name,
+                self._clock,
+                limit_s,
+                any_code=self.plan.ignore_failure,
+            )
         values, lost = Values(), finished.lost
         if not lost:
             self._longest_s = max(self._longest_s, finished.seconds)
@@ -266,7 +269,8 @@ class Measurement:
 
 
 def _describe_value(key: SeriesKey, size: float | None) -> str:
-    return f"{key.metric} ({key.setting})" + ("" if size is None else f" at size {size:g}")
+    setting = f" ({key.setting})" if key.setting else ""
+    return f"{key.metric}{setting}" + ("" if size is None else f" at size {size:g}")
 
 
 def _drop_large(finished: Finished) -> None:

@@ -11,11 +11,10 @@ from typing import NamedTuple
 from pydantic import BaseModel
 
 from virtqual.errors import UsageError
+from virtqual.files.wording import suggest
 from virtqual.programs.text import OutputError, single
 from virtqual.verdict.notation import Direction
 
-#: What a series without a setting of its own is called after.
-SETTING = "as run"
 #: Units of which it is known which way is better.
 _TIMES = frozenset(["s", "sec", "seconds", "ms", "us", "µs", "ns", "min", "h"])
 
@@ -38,6 +37,7 @@ class SeriesKey(NamedTuple):
     """What the rows of one series have in common."""
 
     metric: str
+    #: Empty if it has none of its own.
     setting: str
     unit: str
     better: Direction
@@ -46,7 +46,7 @@ class SeriesKey(NamedTuple):
 #: The values of a run by series and size; the size of a scalar is None.
 Values = dict[SeriesKey, dict[float | None, float]]
 
-WALL_TIME = SeriesKey("wall time", SETTING, "s", "lower")
+WALL_TIME = SeriesKey("wall time", "", "s", "lower")
 
 
 class UnreadError(Exception):
@@ -171,7 +171,7 @@ def read_values(output: Output, metrics: Sequence[AskedMetric], readers: Sequenc
     """
     values: Values = {}
     for metric in metrics:
-        key = SeriesKey(metric.name, SETTING, metric.unit, metric.better)
+        key = SeriesKey(metric.name, "", metric.unit, metric.better)
         values[key] = {None: _find_number(output, metric)}
     for reader in readers:
         values |= _read_by_name(output, reader)
@@ -205,8 +205,7 @@ def _read_by_name(output: Output, name: str) -> Values:
         raise UnreadError(f"{name}: the output has no values")
     values: Values = {}
     for reading in readings:
-        setting = reading.setting or SETTING
-        key = SeriesKey(reading.metric, setting, reading.unit, reading.better)
+        key = SeriesKey(reading.metric, reading.setting, reading.unit, reading.better)
         values[key] = dict(reading.values)
     return values
 
@@ -219,6 +218,4 @@ def check_readers(names: Sequence[str]) -> None:
 
     for name in names:
         if name not in READERS:
-            raise UsageError(
-                f"--reader {name}: there is no such reader; there are {', '.join(sorted(READERS))}"
-            )
+            raise UsageError(f"--reader {name}: there is no such reader: {suggest(name, READERS)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from virtqual.errors import UsageError
 from virtqual.files.records import load, write_record
 from virtqual.pair.metrics import AskedMetric
 from virtqual.pair.notes import Note
+from virtqual.verdict.notation import format_percent
 
 #: How each option of a plan is written on the command line.
 OPTIONS = {
@@ -31,6 +33,8 @@ OPTIONS = {
     "note": "--note",
     "directory": "the working directory",
 }
+#: Ends of names that other files of a measurement have.
+NOT_TABLES = (".html", ".md", ".json", ".outputs", "")
 _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
 
@@ -58,6 +62,8 @@ class Plan(BaseModel, extra="forbid", frozen=True):
     note: tuple[str, ...] = ()
     #: Where the commands are run.
     directory: str
+    #: The file of the report; empty without one.  Another one may be named when it is resumed.
+    output: str = ""
     #: The notes of each time that the measurement was begun or resumed, and of its end, by side.
     notes: tuple[tuple[Note, Note], ...] = ()
 
@@ -66,9 +72,31 @@ class Plan(BaseModel, extra="forbid", frozen=True):
         """The wall time is what is judged."""
         return not (self.metrics or self.readers)
 
-    def list_differences(self, other: Plan) -> list[str]:
-        """Return the options that another plan states differently."""
-        return [text for key, text in OPTIONS.items() if getattr(self, key) != getattr(other, key)]
+    def list_differences(self, other: Plan) -> dict[str, tuple[str, str]]:
+        """Return the options that another plan states differently, with both values as people read them."""
+        return {
+            text: (self._describe(key), other._describe(key))
+            for key, text in OPTIONS.items()
+            if getattr(self, key) != getattr(other, key)
+        }
+
+    def _describe(self, key: str) -> str:
+        """Return the value of an option as it is written on the command line."""
+        value = getattr(self, key)
+        if key in ("budget", "margin"):
+            return format_percent(value)
+        if key == "metrics":
+            return ", ".join(f"'{one.write()}' in {one.unit} ({one.better})" for one in value) or "none"
+        return (shlex.join(value) or "none") if isinstance(value, tuple) else str(value)
+
+    def list_other_prefixes(self) -> list[str]:
+        """Return a warning for each command in which the prefix of its notes does not appear."""
+        return [
+            f"The notes of {name} were asked for by '{prefix}', which is not in its command: make sure that "
+            "they are of the machine on which it runs."
+            for name, prefix, command in zip(self.names, self.note, self.commands, strict=False)
+            if prefix.strip() and f" {' '.join(prefix.split())} " not in f" {' '.join(command.split())} "
+        ]
 
 
 @dataclass(frozen=True)
@@ -89,7 +117,7 @@ class Files:
 
     def check_new(self) -> None:
         """Raise a `UsageError` if a file of a new measurement exists."""
-        if self.table.suffix in (".json", ".outputs", ""):
+        if self.table.suffix in NOT_TABLES:
             raise UsageError(f"--csv {self.table}: write a name that ends in .csv")
         for file in (self.table, self.plan, self.outputs):
             if file.exists():
@@ -99,11 +127,16 @@ class Files:
 
     def load_plan(self) -> Plan:
         """Return the plan of a measurement that is resumed."""
+        if self.table.suffix in NOT_TABLES:
+            raise UsageError(f"--resume {self.table}: name the CSV file that pair wrote")
         if not self.table.exists() and self.plan.exists():
             # It was ended before its first pair.
             return load(Plan, self.plan, "plan of pairs")
         if not self.table.exists():
-            raise UsageError(f"--resume {self.table}: there is no such file; it is the CSV that pair wrote")
+            raise UsageError(
+                f"--resume {self.table}: there is no such file; it is the CSV that pair wrote. If it "
+                "was interrupted before anything was measured, start again without --resume"
+            )
         if not self.plan.exists():
             raise UsageError(
                 f"--resume {self.table}: {self.plan.name}, which has the commands and options, is not next "
@@ -128,10 +161,15 @@ class Files:
 
     def lock(self) -> int:
         """Return a descriptor that keeps others from resuming the same measurement while it is open."""
-        descriptor = os.open(self.plan, os.O_RDONLY | os.O_CLOEXEC)
+        # The file of the plan is replaced when notes are written, and this one never.
+        try:
+            descriptor = os.open(self.table, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise UsageError(f"{self.table} cannot be written: {error.strerror}") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            os.close(descriptor)
             raise UsageError(f"{self.table}: another virtqual pair is writing to it") from None
         return descriptor
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 
 from rich.console import Console
 from rich.live import Live
@@ -18,6 +20,9 @@ from virtqual.report.terminal import format_duration
 from virtqual.verdict.notation import describe_slowdown, format_percent, format_value, sign_of
 from virtqual.verdict.pairs import SIDES, Side
 from virtqual.verdict.rule import LOOKS, MIN_PAIRS_TO_QUALIFY
+
+#: After this time it is said that a first run goes on.
+REMIND_S = 60.0
 
 
 class Progress:
@@ -81,12 +86,35 @@ class Progress:
         self._say(f"{'; '.join(what) or 'wall time'}; {allowed}", "dim")
         there = f", which has {pluralize(self._done, 'pair')}" if answer else ""
         self._say(f"pairs go to {file}{there}", "dim")
+        if not plan.note:
+            self._say("without --note, what differs between the machines is not recorded", "dim")
+        for text in plan.list_other_prefixes():
+            self._say(text, "yellow")
 
     def begin(self, what: str, side: Side, left: int = 0) -> None:
         """Show that a run begins, and how many pairs follow before the next look."""
         self._status, self._began, self._left = f"{what}, {self.name(side)} runs", time.monotonic(), left
         if not self._pair_began:
             self._pair_began = self._began
+
+    @contextmanager
+    def remind(self, side: Side, limit_s: float | None, *, is_first: bool) -> Iterator[None]:
+        """Say after a minute that a run goes on, if it is a first one: nobody knows yet how long it takes."""
+        end = "--timeout TIME would limit it" if limit_s is None else f"it is ended after {limit_s:g} s"
+        text = f"  {self.name(side)} is still running; Ctrl-C ends the measurement, {end}"
+        timer = Timer(REMIND_S, self._say, (text, "yellow"))
+        timer.daemon = True
+        if is_first:
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def complete(self, answer: Answer) -> None:
+        """Show that no run is left to do."""
+        why = "no more pairs are allowed" if answer.verdict.needs else "the measurement is complete"
+        self._say(f"nothing was run: {why}")
 
     def warm_up(self, side: Side, run: Measured, last_lines: Sequence[str]) -> None:
         """Show a warm-up that has ended, of a lost one the end of its output."""

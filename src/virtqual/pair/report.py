@@ -6,9 +6,11 @@ import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from virtqual.errors import INTERRUPTED
 from virtqual.pair.measure import Measurement
 from virtqual.pair.metrics import WALL_TIME
-from virtqual.pair.notes import FACTS, describe_fact, find_hosts, list_changes, list_differences
+from virtqual.pair.notes import FACTS, describe_fact, list_changes, list_differences
+from virtqual.pair.plan import Plan
 from virtqual.report.judged import JudgedFile
 from virtqual.verdict.labels import Labels
 from virtqual.verdict.notation import format_percent
@@ -16,6 +18,8 @@ from virtqual.verdict.pairs import SIDES, Side
 
 #: Shorter runs are mostly the start of the shell, of ssh or of srun.
 SHORT_RUN_S = 0.1
+#: Longer commands are cut in the title of a report.
+MAX_COMMAND_CHARS = 40
 
 
 def list_caveats(measurement: Measurement) -> list[str]:
@@ -25,10 +29,11 @@ def list_caveats(measurement: Measurement) -> list[str]:
     if not notes:
         caveats.append(
             "The two commands were judged as they were run. Machine, hypervisor, placement and software may "
-            "all be part of the difference, and pair cannot tell them apart; --note records what differs."
+            "all be part of the difference, and pair cannot tell them apart."
         )
     else:
         caveats.append(_describe_differences(measurement))
+        caveats += plan.list_other_prefixes()
         caveats += list_changes(plan.names, notes)
     if plan.measures_time:
         caveats.append(
@@ -37,23 +42,31 @@ def list_caveats(measurement: Measurement) -> list[str]:
         if (median := _find_median_s(measurement)) and median < SHORT_RUN_S:
             caveats.append(
                 f"A run takes {1000 * median:.3g} ms, so that these starts may be most of it: let it do more "
-                "work, or take a time that the program prints (--metric)."
+                "work, or take a time that the program prints."
             )
     return caveats
 
 
 def _describe_differences(measurement: Measurement) -> str:
-    notes = measurement.notes[0]
-    differing = [text for text, *_ in list_differences(notes)]
-    hosts = find_hosts(notes)
-    same = f"Both ran on {hosts[0]}. " if hosts[0] and hosts[0] == hosts[1] else ""
-    if not differing:
-        same = same or "The notes of both sides are equal. "
-        return f"{same}Placement may still differ, which pair cannot tell."
-    listed = ", ".join(differing[:-1]) + " and " * (len(differing) > 1) + differing[-1]
+    notes, names = measurement.notes[0], measurement.plan.names
+    reference, candidate = notes
+    rows = [text for text, *_ in list_differences(notes)]
+    head = "The sides differ in"
+    if reference.boot and reference.boot == candidate.boot:
+        head = "Both sides are one machine (same boot)"
+        if reference.node != candidate.node:
+            rows.remove(FACTS["node"])
+            head += f", under the names {reference.node} and {candidate.node}"
+        head += ". They differ in" if rows else "."
+    elif not rows:
+        head = f"The notes of {names[0]} and {names[1]} are equal."
+    if not rows:
+        return f"{head} Placement may still differ, which pair cannot tell."
+    listed = ", ".join(rows[:-1]) + " and " * (len(rows) > 1) + rows[-1]
+    which = "which of these" if len(rows) > 1 else "whether this"
     return (
-        f"{same}The sides differ in {listed}. The two commands were judged as they were run: pair cannot "
-        "tell which of these, or placement, makes the difference."
+        f"{head} {listed}. The two commands were judged as they were run: pair cannot tell {which}, or "
+        "placement, makes the difference."
     )
 
 
@@ -95,22 +108,40 @@ def write_command(measurement: Measurement) -> str:
     return shlex.join(words)
 
 
-def describe(measurement: Measurement) -> JudgedFile:
-    """Return what is written as a report."""
+def describe(measurement: Measurement, exit_code: int | None = None) -> JudgedFile:
+    """Return what is written as a report; the exit code is that of a measurement that was ended early."""
     plan, answer, table = measurement.plan, measurement.answer, measurement.table
     assert answer is not None  # or there is nothing to report
     labels = Labels(*plan.names)
+    ended = (
+        "" if exit_code is None else "Interrupted. " if exit_code == INTERRUPTED else "An error ended it. "
+    )
     return JudgedFile(
-        title=f"{labels.candidate} against {labels.reference}",
+        title=_make_title(plan),
         judged=[(table.session, answer.verdict)],
         labels=labels,
         series={table.session: {one.id: one for one in answer.series}},
         facts=list_facts(measurement),
         about={"date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "pairs": str(table.file)},
         caveats=list_caveats(measurement),
-        next_step=describe_next(measurement),
+        next_step=f"{ended}{describe_next(measurement)}",
+        exit_code=exit_code,
         again=write_command(measurement),
     )
+
+
+def _make_title(plan: Plan) -> str:
+    """Return what is compared: the words for the sides, or without them the commands."""
+    words = plan.names
+    if words == ("reference", "candidate"):
+        words = (_shorten(plan.commands[0]), _shorten(plan.commands[1]))
+    return f"{words[1]} against {words[0]}"
+
+
+def _shorten(command: str) -> str:
+    """Return a command that fits into a title."""
+    text = " ".join(command.split())
+    return text if len(text) <= MAX_COMMAND_CHARS else f"{text[: MAX_COMMAND_CHARS - 4]} ..."
 
 
 def describe_next(measurement: Measurement) -> str:

@@ -29,6 +29,8 @@ Reasons = Mapping[tuple[int, Side], str]
 
 #: The sides in files: `Side` has their names in sessions.
 ROLES: dict[Side, str] = {"native": "reference", "virtual": "candidate"}
+#: What the file has for a series without a setting of its own: its column must not be empty.
+NO_SETTING = "as run"
 
 
 @dataclass(frozen=True)
@@ -80,12 +82,13 @@ class Table:
         for run in runs:
             shared = (f"{run.start:.6f}", f"{run.end:.6f}", run.node, run.host, run.boot)
             for key, sizes in shapes.items():
+                setting = key.setting or NO_SETTING
                 for size in sizes:
                     value = run.values.get(key, {}).get(size, math.nan)
                     shown = "" if size is None else repr(size)
                     writer.writerow(
                         [
-                            *(self.session, key.metric, key.setting, shown, key.unit, key.better),
+                            *(self.session, key.metric, setting, shown, key.unit, key.better),
                             *(number, ROLES[run.side], repr(value), *shared),
                         ]
                     )
@@ -112,6 +115,7 @@ class Table:
         (all_series,) = read_series(self.file).values()
         for series in all_series:
             series.labels = labels
+            series.setting = "" if series.setting == NO_SETTING else series.setting
         return [_prepare(series.pair_runs(series.metric), reasons, labels) for series in all_series]
 
 

@@ -47,6 +47,8 @@ class JudgedFile:
     not_measured: Sequence[str] = ()
     #: How a measurement that is not complete goes on; empty if it is.
     next_step: str = ""
+    #: Of a measurement that was interrupted, or that an error ended; None for that of the outcome.
+    exit_code: int | None = None
     #: The command that measures or judges it again.
     again: str = ""
 
@@ -78,7 +80,7 @@ def render_html(it: JudgedFile) -> str:
     """Return the page, in one file without a script."""
     sections = _make_sections(it)
     worst = _find_worst(it, sections)
-    code = EXIT_CODES[it.outcome]
+    code = EXIT_CODES[it.outcome] if it.exit_code is None else it.exit_code
     return render_page(
         "judged.html.j2",
         f"{it.outcome.value}: {it.title}",

@@ -35,6 +35,13 @@ class Labels(NamedTuple):
         return "build" if self.are_native_and_virtual else self.candidate
 
     @property
+    def less_noise(self) -> str:
+        """What helps if the noise hides the margin."""
+        if self.are_native_and_virtual:
+            return "a quieter machine, or recorded noise (virtqual propose) if the stated one is too large"
+        return "a quieter machine, longer runs, or a larger margin"
+
+    @property
     def machines(self) -> str:
         """What boots on the candidate side."""
         return "virtual machines" if self.are_native_and_virtual else f"{self.candidate} machines"

@@ -267,8 +267,8 @@ def _noise_text(case: Case, answer: RuleAnswer) -> str:
     pairs = LOOKS[-1] * case.runs.places.width
     return (
         f"noise too high: with {pairs} pairs the overhead would be known to {wide}; it would take up to "
-        f"{math.ceil(pairs * (reach[worst] / margin[worst]) ** 2)} pairs, a quieter machine, or recorded "
-        "noise (virtqual propose) if the stated one is too large"
+        f"{math.ceil(pairs * (reach[worst] / margin[worst]) ** 2)} pairs, "
+        f"{series.labels.less_noise}"
     )
 
 

@@ -181,7 +181,7 @@ class Verdict(_Stored, frozen=False):
     @property
     def name(self) -> str:
         """Metric and setting in words."""
-        return f"{self.metric} {self.setting}"
+        return f"{self.metric} {self.setting}".rstrip()
 
     @property
     def outcome_text(self) -> str:

@@ -145,4 +145,27 @@ def test_a_prefix_that_does_not_work_is_named(ssh, tmp_path):
 
 def test_without_notes_the_causes_are_named(ssh):
     done = call("pair", *ssh, code=0)
-    assert "--note records what differs" in " ".join(done.stdout.split())
+    assert "Machine, hypervisor, placement and software" in " ".join(done.stdout.split())
+    assert "--note" in done.stderr, "said before anything is measured"
+    assert "--note" not in done.stdout
+
+
+def test_a_note_of_another_machine_is_noticed(ssh):
+    done = call("pair", *ssh, "--note", "ssh bm1", "ssh bm1", "-o", "it.md", code=0)
+    warning = "The notes of candidate were asked for by 'ssh bm1', which is not in its command"
+    assert warning in done.stderr
+    assert warning in " ".join(done.stdout.split())
+    assert "The notes of reference were" not in done.stderr
+    assert "which is not in its command" in Path("it.md").read_text("utf-8")
+
+
+def test_one_machine_under_two_names_is_said_to_be_one(ssh, tmp_path):
+    write_program(tmp_path / "ssh", SSH.replace("boot-of-$host", "boot"))
+    done = call("pair", *ssh, "--note", "ssh bm1", "ssh vm1", code=0)
+    text = " ".join(done.stdout.split())
+    assert "Both sides are one machine (same boot), under the names bm1 and vm1. They differ in virt" in text
+    assert "pair cannot tell whether this, or placement, makes the difference" in text
+    (tmp_path / "virt.vm1").write_text("none")
+    done = call("pair", *ssh[:-1], "same.csv", "--note", "ssh bm1", "ssh vm1", code=0)
+    text = " ".join(done.stdout.split())
+    assert "under the names bm1 and vm1. Placement may still differ" in text

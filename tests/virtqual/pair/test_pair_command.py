@@ -4,6 +4,7 @@ import csv
 import itertools
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -268,6 +269,7 @@ def test_a_measurement_that_is_complete_is_only_shown(plant):
     rows = read_rows()
     done = call("pair", "--resume", "it.csv", code=0)
     assert "WITHIN" in done.stdout
+    assert "nothing was run: the measurement is complete" in done.stderr
     assert read_rows() == rows
 
 
@@ -276,14 +278,14 @@ def test_the_same_command_line_resumes_and_another_is_refused(plant):
     pair(a, b, *METRIC, "--max-runs", 2, code=3)
     call("pair", a, "true", "--resume", "it.csv", code=2)
     done = call("pair", a, b, *METRIC, "--budget", "9%", "--resume", "it.csv", code=2)
-    assert "--budget" in done.stderr
-    assert "it.json" in done.stderr
+    assert "--budget: 5% in it.json, and 9% here; leave it out" in done.stderr
     call("pair", a, b, *METRIC, *ALLOWED, "--resume", "it.csv", code=0)
 
 
-def test_two_cannot_go_on_with_one_file(plant, tmp_path):
+@pytest.mark.parametrize("notes", [(), ("--note", "", "")], ids=["plain", "notes"])
+def test_two_cannot_go_on_with_one_file(plant, tmp_path, notes):
     a, b = plant("a", *QUIET), plant("b", *slower(0)[:3], "pause", *slower(0)[3:])
-    process = start(a, b, *METRIC, *ALLOWED, "--csv", "it.csv")
+    process = start(a, b, *METRIC, *ALLOWED, "--csv", "it.csv", *notes)
     try:
         wait_for_pause(process, tmp_path)
         done = call("pair", "--resume", "it.csv", code=2)
@@ -320,6 +322,73 @@ def test_the_report_has_the_commands_and_what_cannot_be_told_apart(plant, tmp_pa
     assert ".html" in done.stderr
 
 
+def test_resume_writes_the_report_again(plant, tmp_path):
+    a, b = plant("a", *QUIET), plant("b", *slower(0)[:4], "pause", *slower(0)[4:])
+    process = start(a, b, *METRIC, *ALLOWED, "--csv", "it.csv", "-o", "it.html")
+    wait_for_pause(process, tmp_path)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    text = (tmp_path / "it.html").read_text()
+    assert "Interrupted. To go on: virtqual pair --resume it.csv" in text
+    assert "Exit code 130: interrupted" in text
+    done = call("pair", "--resume", "it.csv", code=0)
+    assert "report: it.html" in done.stdout
+    text = (tmp_path / "it.html").read_text()
+    assert "WITHIN" in text
+    assert "nterrupted" not in text
+
+
+def test_the_report_of_a_measurement_that_an_error_ended_says_so(plant):
+    prepare = "echo >> prepared; [ $(wc -l < prepared) -lt 10 ]"
+    done = pair(
+        plant("a", *QUIET), plant("b", *slower(2)), *METRIC, "--prepare", prepare, "-o", "it.html", code=5
+    )
+    assert "--prepare" in done.stderr
+    text = Path("it.html").read_text("utf-8")
+    assert "Exit code 5: the infrastructure failed" in text
+    assert "An error ended it. To go on: virtqual pair --resume it.csv" in text
+
+
+def test_a_report_is_named_after_the_sides_or_the_commands(plant, tmp_path):
+    a, b = plant("a", *QUIET), plant("b", *slower(0))
+    pair(a, b, *METRIC, "-o", "it.md", code=0)
+    text = (tmp_path / "it.md").read_text()
+    assert text.startswith("# ./program b against ./program a\n")
+    assert "--note" not in text
+    call("pair", a, b, *METRIC, *ALLOWED, "--names", "bm1", "vm1", "-o", "two.md", code=0)
+    assert (tmp_path / "two.md").read_text().startswith("# vm1 against bm1\n")
+
+
+def test_a_metric_without_a_setting_is_shown_by_its_name(plant):
+    done = pair(plant("a", *QUIET), plant("b", *slower(12)), *METRIC, "-o", "it.md", "--max-runs", 2)
+    shown = done.stdout + Path("it.md").read_text("utf-8")
+    assert "as run " not in shown
+    assert "@" not in shown
+    assert "Triad :" not in shown
+    rows = read_rows()
+    assert {row["setting"] for row in rows} == {"as run"}, "the column must not be empty"
+    call("pair", "--resume", "it.csv", "--max-runs", 4)
+    assert {row["setting"] for row in read_rows()} == {"as run"}
+    assert len(read_rows()) > len(rows)
+
+
+def test_advice_against_noise_is_for_commands(plant):
+    noise = random.Random(4)
+    values = [round(noise.gauss(100, 20), 1) for _ in range(45)]
+    done = pair(plant("a", *values), plant("b", *values[22:]), *METRIC, code=3)
+    text = " ".join(done.stdout.split())
+    assert "a quieter machine, longer runs, or a larger margin" in text
+    assert "propose" not in text
+
+
+def test_a_first_run_that_takes_long_is_said_to_go_on(plant, monkeypatch):
+    monkeypatch.setattr("virtqual.pair.progress.REMIND_S", 0.1)
+    done = pair("sleep 0.3", "sleep 0.3", "--max-runs", 2)
+    assert "reference is still running; Ctrl-C ends the measurement, --timeout TIME would" in done.stderr
+    assert "candidate is still running; Ctrl-C ends the measurement, it is ended after 600 s" in done.stderr
+    assert done.stderr.count("still running") == 2, "how long a pair takes is known then"
+
+
 WRONG = {
     ("true",): "name two commands",
     (): "name two commands",
@@ -332,12 +401,15 @@ WRONG = {
     ("true", "true", *ALLOWED, "--metric", "a (b)", "--unit", "apples"): "--better",
     ("true", "true", *ALLOWED, "--metric", "a (b)", "--unit", "s", "--better", "more"): "lower",
     ("true", "true", *ALLOWED, "--unit", "s"): "goes with --metric",
-    ("true", "true", *ALLOWED, "--reader", "strem"): "stream",
+    ("true", "true", *ALLOWED, "--reader", "strem"): "did you mean stream?",
+    ("ssh", "bm1", "./app", "ssh", "vm1", "./app"): "quote each command",
+    ("true", "true", *ALLOWED, "-o", "nowhere/x.html"): "there is no directory nowhere",
+    ("--resume", "x.html"): "name the CSV file that pair wrote",
     ("true", "true", *ALLOWED, "--timeout", "soon"): "5m",
     ("true", "true", *ALLOWED, "--names", "a", "a"): "different",
     ("true", "true", *ALLOWED, "-o", "x.pdf"): ".html",
     ("true", "true", *ALLOWED, "--csv", "x.json"): ".csv",
-    ("--resume", "none.csv"): "no such file",
+    ("--resume", "none.csv"): "start again without --resume",
     ("true", "true", "--budget", "5%", "--margin", "0%"): "infinitely",
     ("true", "true", *ALLOWED, "--min-runs", "9", "--max-runs", "8"): "more than",
 }
