@@ -181,7 +181,7 @@ class Verdict(_Stored, frozen=False):
     @property
     def name(self) -> str:
         """Metric and setting in words."""
-        return f"{self.metric} {self.setting}"
+        return f"{self.metric} {self.setting}".rstrip()
 
     @property
     def outcome_text(self) -> str:
@@ -250,8 +250,10 @@ class Verdict(_Stored, frozen=False):
         """
         if self.findings:
             worst = self.findings[0]
+            # Older records have the margin of a scalar in the verdict alone.
+            margin = self.margin if worst.margin is None and not self.points else worst.margin
             return Deciding(
-                worst.judged, worst.limit, worst.margin, worst.native, worst.virtual, worst.low, worst.high
+                worst.judged, worst.limit, margin, worst.native, worst.virtual, worst.low, worst.high
             )
         # A limit of the change is none of the overhead that is shown without a change.
         has_limit = self.judged is not None
