@@ -250,8 +250,7 @@ class Verdict(_Stored, frozen=False):
         """
         if self.findings:
             worst = self.findings[0]
-            # Older records have the margin of a scalar in the verdict alone.
-            margin = self.margin if worst.margin is None and not self.points else worst.margin
+            margin = self._find_margin(worst)
             return Deciding(
                 worst.judged, worst.limit, margin, worst.native, worst.virtual, worst.low, worst.high
             )
@@ -266,6 +265,14 @@ class Verdict(_Stored, frozen=False):
             return Deciding(nearest.judged, *limits, *values)
         limits = (self.limit, self.margin) if has_limit else (None, None)
         return Deciding(self.estimate, *limits, self.native, self.virtual)
+
+    def _find_margin(self, found: OverRange) -> float | None:
+        """Return the margin of a range: older records have that of its sizes alone, or of the scalar."""
+        if found.margin is not None or found.low is None or found.high is None:
+            return self.margin if found.margin is None else found.margin
+        margins = [point.margin for point in self.points if found.low <= point.size <= found.high]
+        known = [margin for margin in margins if margin is not None]
+        return math.fsum(known) / len(known) if known else None
 
     @property
     def worst(self) -> Interval | None:

@@ -285,6 +285,21 @@ def test_a_metric_that_is_over_has_its_margin_also_in_older_records(tmp_path):
     assert 'class="margin"' in first_screen(page.render(session))
 
 
+def test_a_range_that_is_over_has_the_margin_of_its_sizes_also_in_older_records():
+    sizes = (8.0, 2.0**20, 2.0**21)
+
+    def results(side, number):
+        factor = (1.5 if side == "virtual" else 1.0) * (1 + 1e-4 * number)
+        return (Result.curve("mpi_latency", "two nodes", {size: size * factor for size in sizes}),)
+
+    (verdict,) = make_session(results, pairs=12).verdicts
+    found = verdict.findings[0]
+    old = found.model_copy(update={"margin": None})
+    known = verdict.model_copy(update={"findings": (old,)}).deciding.margin
+    assert known == pytest.approx(found.margin)
+    assert found.low < found.high
+
+
 def test_what_is_at_risk_is_said_in_words(tmp_path):
     session = judge_recorded("emulated-vm-died", tmp_path)
     text = page.render(session)
