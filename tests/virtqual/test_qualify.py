@@ -67,7 +67,7 @@ checks:
     ("options", "extras", "says"),
     [
         ((), {}, "no (one boot of the virtual machines: another one may differ)"),
-        ((), {"nodes_of_hosts": {}}, "no (nobody says which hosts carry the virtual machines)"),
+        ((), {"nodes_of_hosts": {}}, "no (it is not stated which hosts carry the virtual machines)"),
         (("--fast",), {}, "no (--fast: two pairs can lack rare slow runs)"),
     ],
     ids=["one boot", "hosts are not known", "two pairs"],

@@ -13,7 +13,7 @@ from virtqual import cli
 from virtqual.files.wording import Range
 from virtqual.harness.progress import CaseEvent
 from virtqual.report.console import verbatim
-from virtqual.report.terminal import Terminal, table_of
+from virtqual.report.terminal import Terminal, fold_name, table_of
 from virtqual.site.extras import HypervisorBuild
 from virtqual.verdict import Case
 
@@ -80,6 +80,33 @@ def test_the_table_says_slower_and_faster(shown, metrics, make, ratio, says):
     series = make(metrics["hpl"], [-math.log(ratio)] * 4)
     terminal.console.print(table_of([alone(series, FIVE, PRIOR)]))
     assert f" {says} (" in text()
+
+
+def test_a_name_is_folded_between_its_words(metrics, make):
+    """Without a setting, no comma or blank is left of it."""
+    name = "time_of_a_step_with_another_name_and_more"
+    metric = metrics["hpl"].model_copy(update={"name": name})
+    (verdict,) = judge_session([Case(make(metric, [0.0123] * 4, setting=""), FIVE, PRIOR)]).verdicts
+    console = verbatim(width=80, file=StringIO())
+    console.print(table_of([verdict]))
+    head, *lines = console.file.getvalue().splitlines()
+    parts = [line[: head.index("native") - 1].rstrip() for line in lines]
+    assert verdict.name == "".join(parts) == name
+    assert len(parts) > 1
+    assert all(part.endswith("_") for part in parts[:-1])
+
+
+@pytest.mark.parametrize(
+    ("width", "lines"),
+    [
+        (30, ["osu_latency two nodes at 1 B"]),
+        (12, ["osu_latency", "two nodes at", "1 B"]),
+        (8, ["osu_", "latency", "two", "nodes at", "1 B"]),
+        (3, ["osu_", "latency", "two", "nodes", "at", "1 B"]),
+    ],
+)
+def test_words_of_a_name_stay_whole_where_they_fit(width, lines):
+    assert fold_name("osu_latency two nodes at 1 B", width) == lines
 
 
 def case(kind, check, side=None, pair=None, **more):

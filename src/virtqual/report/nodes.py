@@ -33,7 +33,7 @@ def describe_sides(session: Session) -> list[tuple[str, str, str]]:
     accelerator = session.identity["virtual"].get("hypervisor", {}).get("accelerator", "")
     hypervisor = f"{session.hypervisor}{stated}{f', {accelerator}' if accelerator else ''}"
     rows = [
-        ("hypervisor", ["none (bare metal)", hypervisor]),
+        ("hypervisor", [_join(map(_describe_below, known["native"])), hypervisor]),
         ("nodes", [_list_nodes(nodes[side]) for side in SIDES]),
         ("on hosts", [list_names(sorted(hosts[side]), MAX_NODES_SHOWN) for side in SIDES]),
         ("processor", [_join(one.cpu.model for one in known[side]) for side in SIDES]),
@@ -47,6 +47,19 @@ def _list_nodes(nodes: Iterable[str]) -> str:
     names = sorted(nodes, key=node_sort_key)
     count = f"{len(names)}: " if len(names) > MAX_NODES_SHOWN else ""
     return count + list_names(names, MAX_NODES_SHOWN)
+
+
+def _describe_below(node: Identity) -> object:
+    """Return what is below a native node, such as ``KVM (the node is itself a VM)``, or why it is unseen."""
+    found = node.hypervisor
+    if not seen(found.present):
+        return found.present
+    if not found.present:
+        return "none (bare metal)"
+    vendor = found.vendor if seen(found.vendor) else "an unknown hypervisor"
+    if found.accelerator == "tcg":
+        return f"emulated by {vendor}"
+    return f"{vendor} (the node is itself a VM)"
 
 
 def _describe_size(node: Identity) -> object:

@@ -28,6 +28,7 @@ from virtqual.report.rows import (
     MAX_ROWS_SHOWN,
     Row,
     draw_values,
+    explain_claims,
     find_series,
     format_runs,
     make_rows,
@@ -164,7 +165,7 @@ def _content(session: Session) -> dict[str, Any]:
         "looks": LOOKS,
         **_describe_answer(session, rows),
         **_describe_both_sides(session),
-        **_list_by_outcome(rows),
+        **_list_by_outcome(session, rows),
     }
 
 
@@ -186,26 +187,30 @@ def _describe_both_sides(session: Session) -> dict[str, Any]:
     }
     identities = {side: run.identity.get(run.nodes[0]) if run else None for side, run in first.items()}
     facts = _list_facts(session)
+    findings = [finding for finding in session.preflight if finding.action != "unseen"]
     return {
         "facts": facts,
         "brief": [facts["measured"], f"system {facts['system']}", f"session {facts['session']}"],
         "identity": compare_nodes(identities),
         "nodes": {side: f", {run.nodes[0]}" if run else "" for side, run in first.items()},
         "first_nodes": identities,
-        "findings": [finding for finding in session.preflight if finding.action != "unseen"],
+        "findings": findings,
+        "claims": explain_claims({claim for finding in findings for claim in finding.protects}),
         "unseen": sorted({finding.item for finding in session.preflight if finding.action == "unseen"}),
     }
 
 
-def _list_by_outcome(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the rows that do not pass by outcome, and those that a bug report needs."""
+def _list_by_outcome(session: Session, rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the rows that do not pass by outcome, and those that a bug report needs, if there is a bug."""
+    slow = session.slow_runs
+    has_bad_runs = slow is not None and bool(slow.found or slow.more_runs)
     over = [row for row in rows if row.verdict.outcome is Outcome.OVER]
     return {
         "over": [row for row in over if not row.verdict.waived],
         "accepted": [row for row in rows if row.verdict.waived],
         "undecided": [row for row in rows if row.verdict.outcome is Outcome.UNDECIDED],
         "invalid": [row for row in rows if row.verdict.outcome is Outcome.INVALID],
-        "for_vendor": over or rows[:3],
+        "for_vendor": over or (rows[:3] if has_bad_runs else []),
     }
 
 

@@ -214,21 +214,24 @@ def _list_multiples(step: float, scale: Scale) -> list[float]:
 
 
 def draw_forest(lines: Sequence[Line | None], reference: str = REFERENCE) -> Forest:
-    """Return the bars of verdicts; the axis covers all estimates and limits, not all intervals.
+    """Return the bars of verdicts; the axis covers all estimates and limits, and intervals near them.
 
-    `reference` is the word for the reference side.
+    That is up to three times the largest limit, or farther where the estimates are. `reference` is the word
+    for the reference side.
     """
     axis = SlowdownAxis(shows_factors(lines))
-    middle, ends = [0.0], []
+    middle, ends, limits = [0.0], [], [0.0]
     places = [_places_of(line, axis) for line in lines]
     for place in places:
         if place is not None:
             middle += [place.dot, *(value for value in (place.limit, place.margin) if value is not None)]
+            limits.append(max(place.limit or 0.0, place.margin or 0.0))
             ends += [end for end in (place.lower, place.upper) if math.isfinite(end)]
     low, high = min(middle), max(middle)
-    # The axis shows ends of intervals up to half of that distance beyond it.
-    reach = max(high - low, 0.05) / 2
-    ends = [end for end in ends if low - reach <= end <= high + reach]
+    # Ends of intervals are shown up to half of that distance beyond it, or three times the largest limit.
+    reach, limit = max(high - low, 0.05) / 2, max(limits)
+    far = math.log(3) if axis.has_factors else 2 * limit
+    ends = [min(max(end, min(low - reach, -far)), max(high + reach, limit + far)) for end in ends]
     scale = make_scale([*middle, *ends], 16, BAR - 16)
     bars = [_make_bar(place, scale) for place in places]
     return Forest(axis, axis.make_ticks(scale, reference=reference), bars, scale.place(0.0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -139,9 +139,25 @@ def _add_plots(row: Row, series: Series, all_sizes: Series, words: Labels) -> Ro
 
 
 @cache
+def _load_studies() -> list[Study]:
+    return load_studies(paths.references() / "published")
+
+
+@cache
 def _load_claims() -> list[tuple[Study, Claim, PublishedCase]]:
-    studies = load_studies(paths.references() / "published")
-    return [(study, claim, case) for study in studies for claim in study.claims for case in claim.cases]
+    return [
+        (study, claim, case) for study in _load_studies() for claim in study.claims for case in claim.cases
+    ]
+
+
+def explain_claims(ids: Collection[str]) -> dict[str, str]:
+    """Return what studies say, with their titles, by the id of the claim; unknown ids are left out."""
+    return {
+        claim.id: f"{claim.claim} ({study.study.title}, {study.study.publisher}, {study.study.date})"
+        for study in _load_studies()
+        for claim in study.claims
+        if claim.id in ids
+    }
 
 
 def _describe_claim(study: Study, claim: Claim, case: PublishedCase, better: Direction) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column, Table
@@ -245,6 +249,42 @@ def describe_head(head: Head) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True)
+class Name:
+    """A name in a column, which is folded after blanks and underscores; a longer part is folded anywhere."""
+
+    text: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the text with line breaks for the width that there is."""
+        yield Text("\n".join(fold_name(self.text, options.max_width)), overflow="fold")
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """Return the width of the longest part, and that of one line."""
+        parts = re.split(r"(?<=[\s_])", self.text)
+        return Measurement(max(map(cell_len, parts)), cell_len(self.text)).with_maximum(options.max_width)
+
+
+def fold_name(text: str, width: int) -> list[str]:
+    """Return the lines of a name: words stay whole where they fit, and others are folded after underscores.
+
+    Examples
+    --------
+    >>> fold_name("memory_triad at 1 B", 11)
+    ['memory_', 'triad at 1', 'B']
+    """
+    lines = [""]
+    for word in text.split():
+        first, *others = [word] if cell_len(word) <= width else re.split(r"(?<=_)(?=[^_])", word)
+        for blank, part in [(" ", first), *(("", other) for other in others)]:
+            joined = f"{lines[-1]}{blank}{part}" if lines[-1] else part
+            if lines[-1] and cell_len(joined) > width:
+                lines.append(part)
+            else:
+                lines[-1] = joined
+    return lines
+
+
 def table_of(verdicts: Sequence[Verdict]) -> Table:
     """Return the table of all verdicts, 80 columns wide at most."""
     # Changes alone are shown as estimates; a change beside an overhead gets a line of its own.
@@ -276,7 +316,7 @@ def table_of(verdicts: Sequence[Verdict]) -> Table:
     return table
 
 
-def _row(verdict: Verdict, *, beside: bool, has_estimate: bool) -> tuple[str | Text, ...]:
+def _row(verdict: Verdict, *, beside: bool, has_estimate: bool) -> tuple[str | Text | Name, ...]:
     """Return the row of a verdict; one `beside` an overhead is its change, and has no values of its own."""
     deciding, where = verdict.deciding, f", {verdict.where}" if verdict.where and has_estimate else ""
     shown, at_most = "-", "-"
@@ -287,7 +327,7 @@ def _row(verdict: Verdict, *, beside: bool, has_estimate: bool) -> tuple[str | T
     if beside:
         return (f"  change{where}", "", "", "", *judged)
     unit, scaled = scale_unit(verdict.unit, deciding.native, deciding.virtual)
-    return (f"{verdict.name}{where}", *map(format_value, scaled), unit, *judged)
+    return (Name(f"{verdict.name}{where}"), *map(format_value, scaled), unit, *judged)
 
 
 def _explain_table(verdicts: Sequence[Verdict]) -> str:

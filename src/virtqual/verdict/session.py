@@ -114,7 +114,7 @@ class SessionVerdict:
                 native, virtual = ", ".join(verdict.native_hosts), ", ".join(verdict.virtual_hosts)
                 hosts = f"{self.labels.reference} {native}, {self.labels.candidate} {virtual}"
                 return f"hosts confounded: {hosts}, and no survey bounds the difference"
-        return f"nobody says which hosts carry the {self.labels.machines}" if confounded else ""
+        return f"it is not stated which hosts carry the {self.labels.machines}" if confounded else ""
 
 
 def judge_sessions(

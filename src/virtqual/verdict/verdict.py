@@ -250,8 +250,9 @@ class Verdict(_Stored, frozen=False):
         """
         if self.findings:
             worst = self.findings[0]
+            margin = self._find_margin(worst)
             return Deciding(
-                worst.judged, worst.limit, worst.margin, worst.native, worst.virtual, worst.low, worst.high
+                worst.judged, worst.limit, margin, worst.native, worst.virtual, worst.low, worst.high
             )
         # A limit of the change is none of the overhead that is shown without a change.
         has_limit = self.judged is not None
@@ -264,6 +265,14 @@ class Verdict(_Stored, frozen=False):
             return Deciding(nearest.judged, *limits, *values)
         limits = (self.limit, self.margin) if has_limit else (None, None)
         return Deciding(self.estimate, *limits, self.native, self.virtual)
+
+    def _find_margin(self, found: OverRange) -> float | None:
+        """Return the margin of a range: older records have that of its sizes alone, or of the scalar."""
+        if found.margin is not None or found.low is None or found.high is None:
+            return self.margin if found.margin is None else found.margin
+        margins = [point.margin for point in self.points if found.low <= point.size <= found.high]
+        known = [margin for margin in margins if margin is not None]
+        return math.fsum(known) / len(known) if known else None
 
     @property
     def worst(self) -> Interval | None:

@@ -4,13 +4,16 @@ import html
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from made_reports import DECLARED, judge_recorded, make_refused_session, make_session
 
 from virtqual.report import page, plots
+from virtqual.report.nodes import describe_sides
 from virtqual.report.summary import sort_lines
 from virtqual.runs import Result
+from virtqual.verdict import Interval
 from virtqual.verdict.notation import format_value, scale_unit
 
 #: Session, how it ended, its outcome, what its first sentence says, its exit code.
@@ -218,3 +221,109 @@ def test_what_a_waiver_accepts_is_after_what_blocks():
     for verdict in session.verdicts:
         verdict.waived = verdict.setting == "case 0"
     assert [line.verdict.setting for line in sort_lines(session.verdicts)] == ["case 1", "case 0", "case 2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "native"),
+    [
+        ("kvm-within", "KVM (the node is itself a VM)"),
+        ("emulated-hosts-quiet-disks", "emulated by QEMU"),
+        ("bare metal", "none (bare metal)"),
+    ],
+)
+def test_the_native_side_says_what_is_below_it(name, native, tmp_path):
+    session = judge_recorded("kvm-within" if name == "bare metal" else name, tmp_path)
+    if name == "bare metal":
+        for run in session.runs:
+            for node, seen in run.identity.items():
+                below = seen.hypervisor.model_copy(update={"present": False})
+                run.identity[node] = seen.model_copy(update={"hypervisor": below})
+    assert describe_sides(session)[0][:2] == ("hypervisor", native)
+
+
+def test_a_side_that_nobody_asked_has_nothing_to_say_of_its_hypervisor():
+    assert describe_sides(make_refused_session())[0][:2] == ("hypervisor", "not observable")
+
+
+@pytest.mark.parametrize(
+    ("ends", "is_open"),
+    [((-0.11, 0.2), (False, False)), ((-0.4, 0.2), (True, False)), ((-0.11, 0.6), (False, True))],
+)
+def test_the_axis_shows_intervals_up_to_three_times_the_limit(ends, is_open):
+    """One that ends farther off has an arrow, and does not flatten the others."""
+    session = of_times([1.0])
+    (line,) = sort_lines(session.verdicts)
+    interval = Interval.build(0.02, *ends, "lower")
+    forest = plots.draw_forest([replace(line, judged=interval), line])
+    bar, other = forest.bars
+    assert (bar.open_left, bar.open_right) == is_open
+    assert other.margin - forest.native > 40
+
+
+def caption_of(session):
+    text = page.render(session)
+    return plain(text[text.index("The mark is") : text.index("What was not measured")])
+
+
+def test_the_caption_explains_what_is_drawn():
+    caption = caption_of(of_times([1.0, 1.5]))
+    assert "beyond the shaded area nothing can be WITHIN" in caption
+    assert "a slowdown of limit plus margin passes in at most 5 % of sessions" in caption
+    assert "arrow" not in caption
+    session = of_times([1.0])
+    for verdict in session.verdicts:
+        verdict.margin = None
+    assert "shaded" not in caption_of(session)
+
+
+def test_a_metric_that_is_over_has_its_margin_also_in_older_records(tmp_path):
+    session = judge_recorded("kvm-over", tmp_path)
+    (verdict,) = session.verdicts
+    old = verdict.findings[0].model_copy(update={"margin": None})
+    session.verdicts = [verdict.model_copy(update={"findings": (old,)})]
+    assert session.verdicts[0].deciding.margin == verdict.margin
+    assert 'class="margin"' in first_screen(page.render(session))
+
+
+def test_a_range_that_is_over_has_the_margin_of_its_sizes_also_in_older_records():
+    sizes = (8.0, 2.0**20, 2.0**21)
+
+    def results(side, number):
+        factor = (1.5 if side == "virtual" else 1.0) * (1 + 1e-4 * number)
+        return (Result.curve("mpi_latency", "two nodes", {size: size * factor for size in sizes}),)
+
+    (verdict,) = make_session(results, pairs=12).verdicts
+    found = verdict.findings[0]
+    old = found.model_copy(update={"margin": None})
+    known = verdict.model_copy(update={"findings": (old,)}).deciding.margin
+    assert known == pytest.approx(found.margin)
+    assert found.low < found.high
+
+
+def test_what_is_at_risk_is_said_in_words(tmp_path):
+    session = judge_recorded("emulated-vm-died", tmp_path)
+    text = page.render(session)
+    asked = {claim for one in session.preflight if one.action != "unseen" for claim in one.protects}
+    assert asked
+    for claim in asked:
+        assert f'<a href="#claim-{claim}">{claim}</a>' in text
+        said = re.search(rf'<dt id="claim-{claim}">{claim}</dt><dd>(.+?)</dd>', text)[1]
+        assert re.search(r"\w+ .*\(.+, .+, (\d{4}|not stated)", said)
+
+
+def test_a_bug_report_and_error_rates_are_there_where_they_belong(tmp_path):
+    texts = {name: page.render(judge_recorded(name, tmp_path)) for name in ("kvm-within", "kvm-over")}
+    texts["refused"] = page.render(make_refused_session())
+    has_report = {name: 'id="vendor"' in text for name, text in texts.items()}
+    assert has_report == {"kvm-within": False, "kvm-over": True, "refused": False}
+    assert all(('href="#vendor"' in text) == has_report[name] for name, text in texts.items())
+    assert "error rate" not in texts["refused"]
+    assert "have any OVER" not in texts["refused"]
+    assert "All 1" not in texts["kvm-within"]
+    assert "All 2 verdicts share one error rate: at most 1 %" in page.render(of_times([1.0, 1.5]))
+
+
+def test_a_metric_that_passes_says_from_where_on_it_would_be_over():
+    text = plain(page.render(of_times([1.0])))
+    assert re.search(r"with as much noise, OVER would begin at an estimate of about [\d.]+% slower", text)
+    assert "OVER would begin at" not in plain(page.render(of_times([1.5])))

@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 from made_series import FIVE, PRIOR, alone, steady
 from markdown_it import MarkdownIt
@@ -11,6 +12,8 @@ from in_a_browser import assert_fit_for_people
 from virtqual.errors import UsageError
 from virtqual.report.judged import JudgedFile, render_html, render_markdown, write_report
 from virtqual.verdict import SessionVerdict
+from virtqual.verdict.budget import Budget
+from virtqual.verdict.unpaired import estimate_unpaired
 
 
 @pytest.fixture
@@ -50,6 +53,18 @@ def test_the_answer_is_first_with_its_limit(judge, log, outcome, code, said):
     assert verdict.overhead.text(verdict.better) in answer
     assert page == render_html(it)
     Page(page)
+
+
+def test_runs_that_took_no_turns_have_no_words_on_turns_and_their_own_interval(judge, metrics):
+    values = np.array([[100.0], [101.0], [99.0]])
+    budget = Budget.build(0.05, margin=0.03)
+    unpaired = estimate_unpaired(
+        metrics["hpl"], "", (), values, values, budget=budget, reason="no turns", advice="pairs"
+    )
+    texts = [render_html(make_file(one)) for one in (judge(0.0), SessionVerdict((unpaired,)))]
+    said = ("take turns in pairs", "by which WITHIN is decided", "of the scatter of the runs, at 95 %")
+    found = [[words in text for words in said] for text in texts]
+    assert found == [[True, True, False], [False, False, True]]
 
 
 def test_the_limit_is_next_to_the_result_in_the_table(judge):

@@ -197,8 +197,8 @@ ROTATED_FOUR = ROTATED.replace("a, b", "a, b, c, d").replace("x, y", "w, x, y, z
 @pytest.mark.parametrize(
     ("native", "virtual", "bound", "why"),
     [
-        ("", "", float("inf"), "nobody says which hosts carry the virtual machines"),
-        ("a", "", float("inf"), "nobody says which hosts carry the virtual machines"),
+        ("", "", float("inf"), "it is not stated which hosts carry the virtual machines"),
+        ("a", "", float("inf"), "it is not stated which hosts carry the virtual machines"),
         ("a", "b", 0.001, ""),
         ("a", "a", float("inf"), ""),
         ("ab", "xyyx", float("inf"), ROTATED),
@@ -218,7 +218,7 @@ def test_a_build_qualifies_only_where_hosts_are_known(case, native, virtual, bou
     [
         (at(["host"] * 12, ["host"] * 12), ""),
         (at(["other"] * 12, ["other"] * 12), ""),
-        (at([""] * 12, [""] * 12), "nobody says which hosts carry the virtual machines"),
+        (at([""] * 12, [""] * 12), "it is not stated which hosts carry the virtual machines"),
         (at("abcd" * 3, "wxyzxywzyzxw"), ROTATED_FOUR),
     ],
 )
