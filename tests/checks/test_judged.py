@@ -133,7 +133,7 @@ MISTAKES = {
     "CHECK": "name the performance variables that are judged",
     'CHECK, better={"triad_bw": "higher"}': "need `budget`",
     'CHECK, better={"triad_bw": "more"}, budget=1.05, margin=0.03': "key better: 'more' is not 'lower' or",
-    'CHECK, better={"triad_bw": "higher"}, budget=0.95, margin=0.03': "0.95 is no budget or margin: write 5%",
+    'CHECK, better={"triad_bw": "higher"}, budget=0.95, margin=0.03': "0.95 is not a budget or",
     'CHECK, metrics={"triad_bw": "memory_tried"}': "unknown metric 'memory_tried'",
     'CHECK, metrics={"triad": "memory_triad"}': "the check has no performance variable triad",
     'CHECK, metrics={"triad_bw": "osu_latency"}': "osu_latency is in 'us', but the check's value in 'MB/s'",

@@ -33,8 +33,12 @@ from virtqual.session.measured_cases import CaseMaker
 from virtqual.verdict import Case, SessionVerdict, first_of, judge_sessions
 from virtqual.verdict.budget import Budget, BudgetError, Gate
 from virtqual.verdict.notation import read_budget
+from virtqual.verdict.outcome import Outcome
+from virtqual.verdict.pairs import Series
+from virtqual.verdict.verdict import Verdict
 
 Judged = list[tuple[str, SessionVerdict]]
+_NOT_QUALIFIED = "not qualified: a file of pairs is not the checks that a class asks for"
 _MAX_NOTES = 10
 _NO_FILE = (
     "name a file, or both sides: virtqual judge FILE, or virtqual judge --reference PATH --candidate "
@@ -140,9 +144,11 @@ def command(
             judged, cases = _judge(loaded, hypervisor_class, stated, against or "")
     finally:
         gc.enable()
-    (_print_lines if as_json else _print_tables)(judged, loaded)
+    stated_facts = _describe_stated(paired=paired, same_host=same_host)
+    remarks = [*stated_facts, *([_NOT_QUALIFIED] if hypervisor_class else [])]
+    (_print_lines if as_json else _print_tables)(judged, loaded, remarks)
     if output:
-        write_report(_make_report(judged, loaded, cases), output)
+        write_report(_make_report(judged, loaded, cases, stated_facts), output)
         print(f"wrote {output}", file=sys.stderr)
     raise typer.Exit(EXIT_CODES[first_of(answer.outcome for _, answer in judged)])
 
@@ -160,12 +166,16 @@ def _load(
         if not all(sides):
             raise UsageError(_NO_FILE)
         return load_two(Path(sides[0]), Path(sides[1]), wanted, reader=reader, paired=paired)
-    if all(sides) and all(Path(side).exists() for side in sides):
-        raise UsageError(
-            f"{file}: with a file, --reference and --candidate are names in it: leave {file} out"
-        )
-    file = Path("/dev/stdin") if str(file) == "-" else file
-    return load_file(file, sides, wanted, reader=reader, paired=paired, report_progress=report_progress)
+    path = Path("/dev/stdin") if str(file) == "-" else file
+    try:
+        return load_file(path, sides, wanted, reader=reader, paired=paired, report_progress=report_progress)
+    except UsageError as error:
+        if all(sides) and all(Path(side).exists() for side in sides):
+            raise UsageError(
+                f"{error}\n{' and '.join(sides)} are files or directories, too: to judge those, leave {file} "
+                "out"
+            ) from error
+        raise
 
 
 def _judge(
@@ -200,18 +210,29 @@ def _judge(
 def _advise(loaded: Loaded) -> str:
     """Return what would be needed for a verdict."""
     commands = [shlex.quote(name) for name in loaded.commands or ("COMMAND", "COMMAND")]
+    whys = [one.not_in_turns for series in loaded.sessions.values() for one in series]
+    # Where it is known that they took no turns, nobody can state it.
+    is_known = loaded.are_blocks or any(why.startswith("not in turns") for why in whys)
+    paired = (
+        "" if is_known else " (--paired states that row k of both sides ran next to each other, in turns)"
+    )
     return (
         "a machine that changes between the runs of both sides looks like a difference; for a verdict: "
-        "virtqual "
-        f"pair {' '.join(commands)} --budget 5% --margin 3%, or data that say when each run began and ended "
-        "(--paired states that row k of both sides ran next to each other, in turns)"
+        f"virtqual pair {' '.join(commands)} --budget 5% --margin 3%, or data that say when each run began "
+        f"and ended{paired}"
     )
 
 
-def _list_reasons(answer: SessionVerdict, loaded: Loaded) -> list[str]:
-    """Return why a session is not called qualified, what its series do not say, and what would help."""
+def _describe_stated(*, paired: bool, same_host: bool) -> list[str]:
+    """Return what only the options say, as a sentence; empty if they say nothing."""
+    stated = [*(["runs in turns"] if paired else []), *(["one host"] if same_host else [])]
+    return [f"as you state: {', '.join(stated)}"] if stated else []
+
+
+def _list_reasons(answer: SessionVerdict, loaded: Loaded, remarks: Sequence[str]) -> list[str]:
+    """Return what is to be known about all series of a session, and what would help."""
     reasons = [_advise(loaded)] if any(ADVICE in verdict.reasons for verdict in answer.verdicts) else []
-    reasons += ["not qualified: a file of pairs is not the checks that a class asks for"]
+    reasons += remarks
     reasons += [reason for reason in (answer.without_hosts, answer.confounded) if reason]
     if answer.slow_runs.found:
         reasons.append(f"slow runs: {answer.slow_runs.text}")
@@ -220,14 +241,14 @@ def _list_reasons(answer: SessionVerdict, loaded: Loaded) -> list[str]:
     return reasons
 
 
-def _print_lines(judged: Judged, loaded: Loaded) -> None:
+def _print_lines(judged: Judged, loaded: Loaded, remarks: Sequence[str]) -> None:
     for note in loaded.notes:
         print(f"note: {note}", file=sys.stderr)
     try:
         for name, answer in judged:
             for verdict in answer.verdicts:
                 print(VerdictLine(session=name, **dict(verdict)).model_dump_json(by_alias=True))
-            reasons, slow_runs = _list_reasons(answer, loaded), answer.slow_runs
+            reasons, slow_runs = _list_reasons(answer, loaded, remarks), answer.slow_runs
             line = SessionLine(session=name, outcome=answer.outcome, slow_runs=slow_runs, reasons=reasons)
             print(line.model_dump_json(by_alias=True))
         sys.stdout.flush()
@@ -236,15 +257,40 @@ def _print_lines(judged: Judged, loaded: Loaded) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _print_tables(judged: Judged, loaded: Loaded) -> None:
+def _print_tables(judged: Judged, loaded: Loaded, remarks: Sequence[str]) -> None:
     terminal = Terminal()
     for name, answer in judged:
         terminal.console.print(Text("session ").append(name, "bold"))
-        terminal.verdicts(answer.verdicts, answer.slow_runs)
+        verdicts, common = _find_common_reasons(answer.verdicts)
+        terminal.verdicts(verdicts, answer.slow_runs)
         terminal.hosts(answer.verdicts, answer.outliers)
-        terminal.console.print(Text(f"{answer.outcome.value}; {'; '.join(_list_reasons(answer, loaded))}\n"))
+        reasons = [*common, *_list_reasons(answer, loaded, remarks)]
+        terminal.console.print(Text("; ".join([answer.outcome.value, *reasons]) + "\n"))
     for note in _shorten(loaded.notes):
         terminal.console.print(Text(f"note: {note}"))
+
+
+def _find_common_reasons(verdicts: Sequence[Verdict]) -> tuple[list[Verdict], list[str]]:
+    """Return verdicts without the reasons that several have in common for no verdict, and those reasons."""
+    undecided = [verdict for verdict in verdicts if verdict.outcome is Outcome.UNDECIDED]
+    if len(undecided) < 2:
+        return list(verdicts), []
+    common = [
+        reason
+        for reason in undecided[0].reasons
+        if (ADVICE in undecided[0].reasons or reason.startswith("no verdict"))
+        and all(reason in verdict.reasons for verdict in undecided)
+    ]
+    return [_drop_reasons(verdict, common) for verdict in verdicts], common
+
+
+def _drop_reasons(verdict: Verdict, common: Sequence[str]) -> Verdict:
+    own = [reason for reason in verdict.reasons if reason not in common]
+    head, separator, _ = verdict.message.partition("\n")
+    if not separator or len(own) == len(verdict.reasons):
+        return verdict
+    message = "\n".join([head, *(["; ".join(own)] if own else [])])
+    return verdict.model_copy(update={"reasons": tuple(own), "message": message})
 
 
 def _shorten(notes: Sequence[str]) -> list[str]:
@@ -252,8 +298,10 @@ def _shorten(notes: Sequence[str]) -> list[str]:
     return [*notes[:_MAX_NOTES], *([f"{more} more notes like these (-o lists them)"] if more > 0 else [])]
 
 
-def _make_report(judged: Judged, loaded: Loaded, cases: Mapping[str, Sequence[Case]]) -> JudgedFile:
-    series = {name: {case.series.id: case.series for case in own} for name, own in cases.items()}
+def _make_report(
+    judged: Judged, loaded: Loaded, cases: Mapping[str, Sequence[Case]], stated_facts: Sequence[str]
+) -> JudgedFile:
+    series = {name: _choose_plotted(loaded.sessions[name], own) for name, own in cases.items()}
     runs = [sum(_count_runs(one) for one in own) for own in loaded.sessions.values()]
     return JudgedFile(
         title=loaded.name,
@@ -263,10 +311,20 @@ def _make_report(judged: Judged, loaded: Loaded, cases: Mapping[str, Sequence[Ca
         facts=loaded.facts,
         about={"file": loaded.name, "format": loaded.kind, "judged on": f"{date.today()}"}
         | ({"runs": str(sum(runs))} if sum(runs) else {}),
-        caveats=_list_caveats(judged),
+        caveats=[
+            *_list_caveats(judged),
+            *(f"what was done, and what is stated ({it})" for it in stated_facts),
+        ],
         not_measured=[note for note in loaded.notes if "left out" in note or "lost run" in note],
         again=f"virtqual judge {list_names([shlex.quote(arg) for arg in sys.argv[2:]], 40, ' ')}",
     )
+
+
+def _choose_plotted(all_series: Sequence[FileSeries], cases: Sequence[Case]) -> dict[str, Series]:
+    """Return the series whose runs have times: without them a plot would show times and an order as facts."""
+    made = {(one.metric.name, one.setting) for one in all_series if one.has_made_times}
+    series = [case.series for case in cases]
+    return {one.id: one for one in series if (one.metric.name, one.setting) not in made}
 
 
 def _count_runs(series: FileSeries) -> int:

@@ -89,6 +89,8 @@ def _put_plainly(error: Any) -> None:
     extra = re.match(r"Got unexpected extra argument\(s\) \((\S+)", error.message)
     if extra and any("--system" in parameter.opts for parameter in error.ctx.command.params):
         error.message += f"; a system is named by --system {extra[1].rstrip(')')}"
+    if extra and any("--reference" in parameter.opts for parameter in error.ctx.command.params):
+        error.message += "; two files or directories are named by --reference PATH --candidate PATH"
 
 
 def _print_error(text: str, style: str = "red") -> None:

@@ -73,6 +73,15 @@ class Table:
         return float(cell)
 
 
+def _has_numbers(table: Table) -> bool:
+    """Return whether half of a column at least is numbers, as in a table with some mistakes."""
+    width = max(len(cells) for _, cells in table.rows)
+    columns = [_list_cells(table, index) for index in range(width)]
+    return any(
+        2 * sum(_is_number(cell, table.separator) for cell in cells) >= len(table.rows) for cells in columns
+    )
+
+
 def _is_number(cell: str, separator: str) -> bool:
     comma = r"|\d+,\d+" if separator != "," else ""
     return bool(re.fullmatch(rf"(?i)[-+]?(?:\d+\.?\d*|\.\d+{comma})(?:e[-+]?\d+)?", cell))
@@ -96,6 +105,12 @@ def read(file: str, text: str, wanted: Wanted) -> Found:
         )
     if "side" in header and "value" in header:
         return _read_long(table, header, wanted)
+    if table.rows and not _has_numbers(table) and SIDE_NAMES.keys().isdisjoint(header):
+        raise UsageError(
+            f"{file}: is not in a format that virtqual knows: it reads tables of numbers, hyperfine "
+            "--export-json, Google Benchmark, ReFrame and outputs of known programs "
+            "(docs/judge-your-own.md)"
+        )
     return _read_named(table, wanted) or _read_two_columns(table, wanted)
 
 
@@ -219,7 +234,8 @@ def _read_named(table: Table, wanted: Wanted) -> Found | None:
         for line, cells in rows
     ]
     why = "" if any(not math.isnan(run.start) for run in runs) else _WHY
-    return Found(f"a table with the values in {chosen}", runs, tuple(sides), why)
+    kind = f"a table with the values in {chosen}"
+    return Found(kind, runs, tuple(sides), why, has_chosen_metric=chosen == wanted.metric)
 
 
 def _are_numbers(cells: Sequence[str], separator: str) -> bool:
@@ -369,6 +385,7 @@ def _order_pairs(table: Table, runs: Sequence[FoundRun], names: Sequence[str], o
             )
         run.start = 2.0 * run.line + (run.labels["column"].lower() != hits[0])
         run.end = run.start + 0.5
+        run.has_made_times = True
 
 
 def _describe_other(file: str, names: Sequence[str]) -> str:

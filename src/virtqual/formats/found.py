@@ -70,6 +70,8 @@ class FoundRun:
         Seconds since 1970; NaN if unknown.
     number
         Of the pair; None if the file has none.
+    has_made_times
+        The times stand for the order that the file states.
     """
 
     line: int
@@ -87,6 +89,7 @@ class FoundRun:
     boot: str = ""
     axis_unit: str = ""
     parameters: dict[str, str] = field(default_factory=dict)
+    has_made_times: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,10 @@ class Found:
         The file itself says that rows are pairs and which side ran first.
     notes
         What was chosen or left out.
+    are_blocks
+        The program runs all of one side, then all of the other, so `--paired` is refused.
+    has_chosen_metric
+        `Wanted.metric` chose a column, whose name may have the unit as well.
     """
 
     kind: str
@@ -114,6 +121,13 @@ class Found:
     are_pairs: bool = False
     notes: tuple[str, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
+    are_blocks: bool = False
+    has_chosen_metric: bool = False
+
+    @property
+    def described(self) -> str:
+        """The format in words that follow the name of the file."""
+        return f"{'holds' if self.kind.startswith('output') else 'is'} {self.kind}"
 
 
 def guess_better(unit: str) -> Direction | None:
@@ -143,7 +157,8 @@ def choose_better(file: str, metric: str, unit: str, wanted: Wanted) -> Directio
     if chosen == "higher":
         return "higher"
     shown = f"the unit {unit!r}" if unit else "a value without a unit"
+    unit_option = "" if unit else "its unit, such as --unit ms or --unit MB/s; or "
     raise UsageError(
-        f"{file}: {metric}: {shown} does not say what is better: add --better lower (a time) or --better "
-        "higher (a rate)"
+        f"{file}: {metric}: {shown} does not say what is better: add {unit_option}--better lower (a time) or "
+        "--better higher (a rate)"
     )

@@ -36,7 +36,8 @@ def read(file: str, document: Any) -> Found:
             )
         for time in times:
             runs.append(FoundRun(number, "wall_time", "s", {None: time}, {"command": name}, "lower"))
-    return Found(KIND, runs, ("command",), "hyperfine runs all of one command, then all of the next")
+    why = "hyperfine runs all of one command, then all of the next"
+    return Found(KIND, runs, ("command",), why, are_blocks=True)
 
 
 def _list_times(file: str, name: str, result: dict[str, Any]) -> Iterator[float]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from virtqual.errors import UsageError
-from virtqual.formats import recognise, sides
+from virtqual.files.wording import suggest
+from virtqual.formats import google_benchmark, recognise, sides
 from virtqual.formats.found import Found, FoundRun, Wanted
 from virtqual.formats.series import make_series
-from virtqual.formats.turns import check_turns
+from virtqual.formats.turns import check_turns, refuse_paired
 from virtqual.session.measured import FileSeries, read_series_of, read_table_text
 from virtqual.verdict.labels import NATIVE_AND_VIRTUAL, REFERENCE_AND_CANDIDATE, Labels
 from virtqual.verdict.pairs import Side
@@ -31,6 +32,8 @@ class Loaded:
     facts: Mapping[Side, Mapping[str, str]] = field(default_factory=dict)
     #: The commands of both sides, if the file has them.
     commands: tuple[str, str] | None = None
+    #: The program runs all of one side, then all of the other.
+    are_blocks: bool = False
 
 
 def load_file(
@@ -67,6 +70,8 @@ def load_file(
         for series in sessions.values():
             for one in series:
                 check_turns(one, paired=paired)
+        if wanted.metric:
+            sessions = _choose_series(str(file), sessions, wanted.metric)
         labels = next(iter(sessions.values()))[0].labels
         return Loaded(str(file), "a file of pairs", sessions, labels)
     return _load_sides(file, found, names, wanted, paired=paired)
@@ -107,14 +112,15 @@ def load_two(
     reference: Path, candidate: Path, wanted: Wanted, *, reader: str = "", paired: bool = False
 ) -> Loaded:
     """Return the series of two files or directories, each with the runs of one side."""
-    both = []
     for path in (reference, candidate):
         if not path.exists():
             raise UsageError(f"{path}: there is no such file or directory")
-        both.append(recognise.read_path(path, wanted, reader))
+    if reference.samefile(candidate):
+        raise UsageError(f"{reference} and {candidate} are the same: name another path for one of the sides")
+    both = [recognise.read_path(path, wanted, reader) for path in (reference, candidate)]
     if both[0].kind != both[1].kind:
         raise UsageError(
-            f"{reference} is {both[0].kind}, and {candidate} is {both[1].kind}: both have to be the same"
+            f"{reference} {both[0].described}, and {candidate} {both[1].described}: both have to be the same"
         )
     runs = sides.assign_files(*both)
     name = f"{reference} and {candidate}"
@@ -123,7 +129,11 @@ def load_two(
         "native": {"from": str(reference), **both[0].facts},
         "virtual": {"from": str(candidate), **both[1].facts},
     }
-    commands = _find_commands(both)
+    commands, found = _find_commands(both), both[0]
+    if found.kind == google_benchmark.KIND:
+        # A file of each side is of one process.
+        why = "each file is of one process, which ran all repetitions of its side"
+        found = replace(found, are_blocks=True, why_not_in_turns=why)
     title = f"{reference.name} and {candidate.name}"
     return _make(
         name,
@@ -132,7 +142,7 @@ def load_two(
         runs,
         "",
         wanted,
-        both[0],
+        found,
         REFERENCE_AND_CANDIDATE,
         notes,
         facts,
@@ -164,6 +174,11 @@ def _make(
     *,
     paired: bool,
 ) -> Loaded:
+    if paired and found.are_blocks:
+        raise refuse_paired(found.why_not_in_turns)
+    if wanted.metric and not found.has_chosen_metric:
+        names = dict.fromkeys(run.metric for run in runs)
+        runs = [run for run in runs if run.metric == _find_metric(file, names, wanted.metric)]
     by_session: dict[str, list[FoundRun]] = defaultdict(list)
     for run in runs:
         by_session[run.labels.get("session") or title].append(run)
@@ -174,4 +189,22 @@ def _make(
         )
         sessions[session] = series
         all_notes += more
-    return Loaded(file, kind, sessions, labels, all_notes, facts, commands)
+    return Loaded(file, kind, sessions, labels, all_notes, facts, commands, found.are_blocks)
+
+
+def _choose_series(
+    file: str, sessions: Mapping[str, list[FileSeries]], name: str
+) -> dict[str, list[FileSeries]]:
+    """Return the series of one metric, without the sessions that do not have it."""
+    name = _find_metric(file, {one.metric.name for series in sessions.values() for one in series}, name)
+    chosen = {
+        session: [one for one in series if one.metric.name == name] for session, series in sessions.items()
+    }
+    return {session: series for session, series in chosen.items() if series}
+
+
+def _find_metric(file: str, names: Iterable[str], name: str) -> str:
+    """Return the name of the metric that --metric asks for; UsageError if the file does not have it."""
+    if name not in names:
+        raise UsageError(f"{file}: has no metric {name!r} (--metric): {suggest(name, names)}")
+    return name

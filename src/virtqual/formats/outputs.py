@@ -27,8 +27,7 @@ def read_output(file: str, text: str, reader: str) -> Found:
     UsageError
         The output is wrong, or not of this program.
     """
-    if reader not in READERS:
-        raise UsageError(f"unknown reader {reader!r} (--reader): {suggest(reader, READERS)}")
+    check_reader(reader)
     try:
         runs = read_runs(text, reader)
     except OutputError as error:
@@ -37,6 +36,12 @@ def read_output(file: str, text: str, reader: str) -> Found:
     return Found(
         f"output of {READERS[reader].program}", found, (), "outputs do not say when they were written"
     )
+
+
+def check_reader(reader: str) -> None:
+    """Raise UsageError for a name that is not one of `READERS`."""
+    if reader not in READERS:
+        raise UsageError(f"unknown reader {reader!r} (--reader): {suggest(reader, READERS)}")
 
 
 def _make_run(reading: Reading) -> FoundRun:
@@ -53,6 +58,8 @@ def read_directory(directory: Path, reader: str = "") -> Found:
     A file that the reader refuses is a lost run of every metric that the other files have. Files of other
     kinds are left out, and named in the notes.
     """
+    if reader:
+        check_reader(reader)
     runs: list[FoundRun] = []
     unknown: list[str] = []
     refused: list[str] = []

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from virtqual.errors import UsageError
 from virtqual.files.wording import list_names
 from virtqual.formats.found import FoundRun, Wanted, choose_better
-from virtqual.formats.turns import Timed, describe_block, find_pairs, make_times
+from virtqual.formats.turns import Timed, describe_block, find_pairs, make_times, refuse_paired
 from virtqual.session.measured import MAX_AMOUNT, MIN_AMOUNT, FileRun, FileSeries
 from virtqual.verdict.labels import Labels
 from virtqual.verdict.metric import Metric
@@ -192,18 +192,21 @@ def _fill(series: FileSeries, found: Sequence[FoundRun], why: str, *, paired: bo
     """Number the runs of a series as pairs, or note why none can be made."""
     numbered = all(run.number is not None for run in found)
     timed = [Timed(run.start, run.side or "native") for run in found]
-    if paired and not any(math.isnan(run.start) for run in found) and numbered:
+    series.has_made_times = any(run.has_made_times for run in found)
+    if series.has_made_times:
         numbers = _use_numbers(found)
-    elif paired:
-        numbers = _use_numbers(found) if numbered else _count(found)
-        for run, number in zip(found, numbers, strict=True):
-            run.start, run.end = make_times(number, run.side or "native")
     elif any(math.isnan(run.start) for run in found):
-        series.not_in_turns, numbers = why or "not all runs have a time", _count(found)
+        numbers = _use_numbers(found) if paired and numbered else _count(found)
+        if paired:
+            _make_times(series, found, numbers)
+        else:
+            series.not_in_turns = why or "not all runs have a time"
     elif (pairs := find_pairs(timed)) is None:
         series.not_in_turns = (
             describe_block(timed, series.labels) or "not in turns: most runs follow a run of their own side"
         )
+        if paired:
+            raise refuse_paired(f"the times say: {series.not_in_turns}")
         numbers = _count(found)
     elif numbered:
         numbers = _use_numbers(found)
@@ -215,6 +218,13 @@ def _fill(series: FileSeries, found: Sequence[FoundRun], why: str, *, paired: bo
     for run, number in zip(found, numbers, strict=True):
         if number >= 0:
             _add(series, run, number)
+
+
+def _make_times(series: FileSeries, found: Sequence[FoundRun], numbers: Sequence[int]) -> None:
+    """Give runs times that stand for turns in the standard order."""
+    series.has_made_times = True
+    for run, number in zip(found, numbers, strict=True):
+        run.start, run.end = make_times(number, run.side or "native")
 
 
 def _count(found: Sequence[FoundRun]) -> list[int]:

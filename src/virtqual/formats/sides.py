@@ -88,11 +88,12 @@ def _guess_label(file: str, found: Found) -> tuple[str, tuple[str, str]]:
     if len(most) < 2:
         name = f" ({most[0]})" if most else ""
         raise UsageError(
-            f"{file}: is {found.kind}, of one side only{name}: name the files or directories of both sides, "
-            "--reference PATH --candidate PATH"
+            f"{file}: {found.described}, of one side only{name}: name the files or directories of both "
+            "sides, --reference PATH --candidate PATH"
         )
     raise UsageError(
-        f"{file}: is {found.kind} with more than two sides: choose two by --reference NAME --candidate NAME\n"
+        f"{file}: {found.described} with more than two sides: choose two by --reference NAME --candidate "
+        "NAME\n"
         f"{_list_all(found)}"
     )
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from virtqual.errors import UsageError
 from virtqual.session.measured import FileSeries
 from virtqual.verdict.alternation import is_reversed
 from virtqual.verdict.labels import Labels
@@ -56,17 +57,34 @@ def describe_block(runs: Sequence[Timed], labels: Labels) -> str:
 
 
 def check_turns(series: FileSeries, *, paired: bool) -> None:
-    """Note why the numbered pairs of a series do not take turns; with `paired`, runs without times do."""
+    """Note why the numbered pairs of a series do not take turns; with `paired`, runs without times do.
+
+    Raises
+    ------
+    UsageError
+        `paired` is stated, and the times show that one side ran before the other.
+    """
     runs = list(series.runs.values())
     untimed = [run for run in runs if any(math.isnan(_seconds(time)) for time in run.shared[:2])]
     if untimed and paired:
         for run in runs:
             run.shared = (*make_times(run.pair, run.side), *run.shared[2:])
+        series.has_made_times = True
     elif untimed:
         series.not_in_turns = "the runs have no start and end times, so nothing shows that they took turns"
     else:
         timed = [Timed(_seconds(run.shared[0]), run.side) for run in runs]
         series.not_in_turns = describe_block(timed, series.labels)
+        if paired and series.not_in_turns:
+            raise refuse_paired(f"its times say: {series.not_in_turns}")
+
+
+def refuse_paired(why: str) -> UsageError:
+    """Return the error about turns that were stated and did not happen."""
+    return UsageError(
+        f"--paired states that both sides ran in turns, and they did not: {why}. Leave --paired out for an "
+        "estimate, or measure in turns (virtqual pair)"
+    )
 
 
 def make_times(pair: int, side: Side) -> tuple[float, float]:

@@ -111,7 +111,7 @@ def read_runs(text: str, reader: str) -> list[list[Reading]]:
     text = text.replace("\r\n", "\n")
     begins = [match.start() for match in re.finditer(chosen.mark, text, re.MULTILINE | re.ASCII)]
     if not begins:
-        raise OutputError(chosen.program, "nothing in it shows that this program printed it")
+        raise OutputError(chosen.program)
     ends = begins[1:] if chosen.has_many else []
     parts = [text[begin:end] for begin, end in zip([0, *ends], [*ends, len(text)], strict=True)]
     runs: list[list[Reading]] = []

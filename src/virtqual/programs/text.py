@@ -42,8 +42,8 @@ class ProgramName(str):
 class OutputError(ValueError):
     """A program's output is incomplete, or has a form that its parser does not know."""
 
-    def __init__(self, program: str, why: str) -> None:
-        super().__init__(f"{program} output: {why}")
+    def __init__(self, program: str, why: str = "") -> None:
+        super().__init__(f"{program} output: {why}" if why else f"this is not the output of {program}")
 
 
 def line_of(text: str, offset: int) -> int:

@@ -171,6 +171,8 @@ class FileSeries:
     runs: dict[tuple[int, Side], FileRun] = field(default_factory=dict)
     #: Why the runs did not take turns, or do not say so: they get an estimate. Empty if they are pairs.
     not_in_turns: str = ""
+    #: The times of the runs stand for their order, as it was stated, and were not measured.
+    has_made_times: bool = False
     labels: Labels = NATIVE_AND_VIRTUAL
 
     def values_of(self, side: Side) -> Floats:
@@ -278,7 +280,7 @@ class _Reader:
                 else:
                     yield rows.line_num, row
         except csv.Error as error:
-            self._add_problem(rows.reader.line_num, "", f"is no CSV: {error}.")
+            self._add_problem(rows.reader.line_num, "", f"is not CSV: {error}.")
 
     def _check_header(self, line: int, names: list[str]) -> bool:
         """Return whether a header has no mistakes, and note them."""
@@ -293,9 +295,9 @@ class _Reader:
             return False
         for name in dict.fromkeys(names):
             if name not in COLUMNS:
-                self._add_problem(line, name, f"is no column of this file: {suggest(name, COLUMNS)}")
+                self._add_problem(line, name, f"is not a column of this file: {suggest(name, COLUMNS)}")
             elif names.count(name) > 1:
-                self._add_problem(line, name, "stands twice in the header: remove one.")
+                self._add_problem(line, name, "appears twice in the header: remove one.")
         for name, column in SampleRow.model_fields.items():
             if name not in names and column.is_required():
                 self._add_problem(line, name, "is missing in the header: add this column.")
@@ -316,13 +318,13 @@ class _Reader:
             try:
                 row = json.loads(content, object_pairs_hook=_refuse_double_keys)
             except KeyError as error:
-                self._add_problem(line, error.args[0], "stands twice in this line: remove one.")
+                self._add_problem(line, error.args[0], "appears twice in this line: remove one.")
             except (ValueError, RecursionError) as error:
                 why = getattr(error, "msg", "a number or nesting is too large")
-                self._add_problem(line, "", f"is no JSON: {why}.")
+                self._add_problem(line, "", f"is not JSON: {why}.")
             else:
                 if not isinstance(row, dict):
-                    message = "is no JSON object: write one object with the keys of a row on each line."
+                    message = "is not a JSON object: write one object with the keys of a row on each line."
                     self._add_problem(line, "", message)
                 elif not self._has_too_many_fields(line, len(row)):
                     yield line, row
@@ -433,7 +435,7 @@ def _make_metric(row: SampleRow) -> Metric:
 
 def _describe_mistake(column: str, kind: str, value: object) -> str:
     if kind == "extra_forbidden":
-        return f"is no key of a row: {suggest(column, COLUMNS)}"
+        return f"is not a key of a row: {suggest(column, COLUMNS)}"
     if kind == "missing":
         return "is missing: add this key."
     shown = "empty" if value is None else repr(value)

@@ -58,13 +58,13 @@ class CaseMaker:
             names = suggest(against, sessions)
             raise UsageError(f"{self.file}: has no session {against!r} (--against): {names}")
         paired = {
-            name: {series.line: self._pair_runs(series) for series in all_series if not series.not_in_turns}
+            name: [(series.line, self._pair_runs(series)) for series in all_series if not series.not_in_turns]
             for name, all_series in sessions.items()
         }
-        earlier = {series.id: series for series in paired[against].values()} if against else None
+        earlier = {series.id: series for _, series in paired[against]} if against else None
         cases = [
-            self._make_cases(series_by_line, None if name == against else earlier)
-            for name, series_by_line in paired.items()
+            self._make_cases(all_series, None if name == against else earlier)
+            for name, all_series in paired.items()
         ]
         if self._problems:
             raise DataError(list(self._problems.values())[:MAX_MISTAKES_SHOWN])
@@ -86,14 +86,17 @@ class CaseMaker:
         return series.pair_runs(metric)
 
     def _make_cases(
-        self, series_by_line: Mapping[int, Series], earlier: Mapping[str, Series] | None
+        self, all_series: Sequence[tuple[int, Series]], earlier: Mapping[str, Series] | None
     ) -> list[Case]:
-        """Return the cases of a session, compared with the series of an earlier one if it is given."""
+        """Return the cases of a session, compared with the series of an earlier one if it is given.
+
+        Each series has the line where it begins; those of a file of outputs may begin in the same line.
+        """
         name = self.hypervisor_class
         class_gate: Gate = self.references.hypervisor_class(name).gate if name else "overhead"
         gates = list_gates(class_gate, has_earlier=earlier is not None)
         cases = []
-        for line, series in series_by_line.items():
+        for line, series in all_series:
             for gate in gates:
                 if budget := self._find_budget(line, series, gate):
                     cases.append(self._make_case(line, series, budget, earlier))

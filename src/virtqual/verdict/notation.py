@@ -275,9 +275,9 @@ def read_budget(value: str | float) -> float:
     Raises
     ------
     ValueError
-        The value is no budget; 0.95 may be meant as 5 % or as 95 %.
+        The value is not a budget; 0.95 may be meant as 5 % or as 95 %.
     """
-    fraction = read_percent(value)
+    fraction, hint = read_percent(value), ""
     if fraction is value:
         try:
             number = float(value)
@@ -286,10 +286,10 @@ def read_budget(value: str | float) -> float:
         # A person's 1 may be meant as 1 %; a log has 1.0 for a budget of 0 %.
         is_factor = number > 1 or (number == 1 and not isinstance(value, str))
         fraction = number - 1 if is_factor else number if number < 0.5 else math.nan
+        if 1 <= number < 100:
+            hint = f" ({number:g} without % is {number:g} times the time: did you mean {number:g}%?)"
     if not (isinstance(fraction, float) and 0 <= fraction < 1):
-        more = ""
-        if isinstance(fraction, float) and fraction >= 1:
-            more = ", which is twice the time, or no rate at all; more needs a class of budgets "
-            "(references/budgets)"
-        raise ValueError(f"{value} is no budget or margin: write 5%, from 0% to below 100%{more}")
+        raise ValueError(
+            f"{value} is not a budget or margin: write a percentage from 0% to below 100%, such as 5%{hint}"
+        )
     return fraction

@@ -100,16 +100,128 @@ def test_a_report_is_written(tmp_path, suffix):
         (("--reference", "x"), "name a file, or both sides"),
         (("--reference", "/no/where", "--candidate", "/no/where"), "/no/where: there is no such file or "
         "directory"),
-        ((FORMATS / "hyperfine-1.json", "--budget", "500%", "--margin", "3%"), "500% is no budget or "
-        "margin: write 5%, from 0% to below 100%, which is twice"),
+        ((FORMATS / "hyperfine-1.json", "--budget", "500%", "--margin", "3%"), "500% is not a budget or "
+        "margin: write a percentage from 0% to below 100%"),
         ((FORMATS / "perflog-4.log", "--reader", "osv"), "unknown reader 'osv' (--reader): did you mean "
         "osu?"),
+        ((FORMATS / "hyperfine-1.json", "--budget", "5", "--margin", "3%"), "did you mean 5%?"),
+        (("bare/", "vm/"), "--reference PATH --candidate PATH"),
+        (("--reference", FORMATS, "--candidate", ROOT / "docs", "--reader", "steam"), "did you mean stream?"),
+        ((FORMATS / "perflog-4.log", "--reader", "stream"), "this is not the output of STREAM 5"),
         ((FORMATS / "columns-with-order.csv",), "a value without a unit does not say what is better"),
         ((FORMATS / "perflog-2.log",), "nothing says what is allowed; state it by --budget 5% --margin 3%"),
     ],
 )  # fmt: skip
 def test_a_wrong_call_says_what_to_do(options, says):
     assert says in words(call("judge", *options, code=2))
+
+
+def make_outputs(folder, candidate=1.0, count=8):
+    """Write outputs of STREAM into a directory for each side, and return the options that name them."""
+    output = (ROOT / "tests/outputs/stream.out").read_text()
+    for side, level in (("bare", 1.0), ("vm", candidate)):
+        (folder / side).mkdir()
+        for run in range(count):
+            factor = level * (1 + 0.001 * ((3 * run) % 5))
+
+            def scale(match, factor=factor):
+                return f"{match[1]}{float(match[2]) * factor:.1f}"
+
+            text = re.sub(r"(?m)^((?:Copy|Scale|Add|Triad): +)([\d.]+)", scale, output)
+            (folder / side / f"{run}.out").write_text(text)
+    return ("--reference", folder / "bare", "--candidate", folder / "vm")
+
+
+KERNELS = ["memory_copy", "memory_scale", "memory_add", "memory_triad"]
+AS_STATED = ("--paired", "--same-host")
+
+
+def test_every_metric_of_outputs_is_judged_whatever_is_stated(tmp_path):
+    both = make_outputs(tmp_path)
+    for options, outcome in ((AS_STATED, "WITHIN"), ((), "UNDECIDED")):
+        done = call("judge", *both, *STATED, *options, "--json")
+        series = [json.loads(line) for line in done.stdout.splitlines()[:-1]]
+        assert [(line["metric"], line["outcome"]) for line in series] == [(name, outcome) for name in KERNELS]
+
+
+def test_one_of_several_metrics_is_chosen(tmp_path):
+    both = make_outputs(tmp_path)
+    page = ROOT / "docs/judge-your-own.csv"
+    for what, name in ((both, "memory_triad"), ((page, *STATED), "pipe")):
+        done = call("judge", *what, "--metric", name, "--json", code=3)
+        assert [json.loads(line).get("metric") for line in done.stdout.splitlines()] == [name, None]
+        done = call("judge", *what, "--metric", "tried", code=2)
+        assert "has no metric 'tried' (--metric)" in words(done)
+        assert name in words(done)
+
+
+def test_what_the_options_state_is_printed_as_stated_and_no_times_are_made_up(tmp_path):
+    both, report = make_outputs(tmp_path), tmp_path / "report.html"
+    says = "as you state: runs in turns, one host"
+    done = call("judge", *both, *STATED, *AS_STATED, "-o", report, code=0)
+    assert f"WITHIN; {says}" in words(done)
+    page = report.read_text("utf-8")
+    assert says in page
+    assert "memory_copy" in page
+    assert "pair,side,second" not in page
+    # One is in the legend.
+    assert page.count('href="#first-virtual"') <= 1
+    done = call("judge", *both, *STATED, *AS_STATED, "--json")
+    assert json.loads(done.stdout.splitlines()[-1])["reasons"] == [says]
+    assert "as you state" not in call("judge", *both, *STATED, code=3).output
+
+
+def test_turns_are_not_stated_of_what_is_known_to_have_taken_none(tmp_path):
+    hyperfine = FORMATS / "hyperfine-2.json"
+    done = call("judge", hyperfine, *STATED, *AS_STATED, code=2)
+    assert "they did not: hyperfine runs all of one command, then all of the next" in words(done)
+    assert "--paired" not in call("judge", hyperfine, *STATED, code=3).output
+    bench = FORMATS / "google-benchmark-1.9.json"
+    (tmp_path / "other.json").write_bytes(bench.read_bytes())
+    both = ("--reference", bench, "--candidate", tmp_path / "other.json")
+    assert "each file is of one process" in words(call("judge", *both, *STATED, "--paired", code=2))
+    rows = [f"{side},{1 + 0.01 * row},s,{1e9 + 60 * row + (side == 'vm') * 600}" for row in range(4)
+            for side in ("bare", "vm")]  # fmt: skip
+    table = tmp_path / "timed.csv"
+    table.write_text("\n".join(["side,value,unit,start", *rows]) + "\n")
+    done = call("judge", table, *STATED, "--paired", code=2)
+    assert "all reference runs came before all candidate runs" in words(done)
+    assert "--paired" not in call("judge", table, *STATED, code=3).output
+
+
+def test_reasons_that_metrics_share_are_said_once_and_the_class_only_with_a_class(tmp_path):
+    both = make_outputs(tmp_path)
+    done = call("judge", *both, code=3)
+    assert [words(done).count(f"UNDECIDED {name}: ") for name in KERNELS] == [1, 1, 1, 1]
+    assert words(done).count("no verdict: files do not say when each run began and ended") == 1
+    assert words(done).count("8 reference runs and 8 candidate runs") == 1
+    assert "not qualified" not in words(done)
+    assert "not qualified: a file of pairs" in words(call("judge", *both, "--class", "kvm", code=3))
+
+
+def test_names_of_columns_come_before_files_of_these_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make_outputs(tmp_path, count=1)
+    (tmp_path / "two.csv").write_text("bare,vm\n1.0,1.1\n1.01,1.1\n")
+    done = call(
+        "judge", "two.csv", "--reference", "vm", "--candidate", "bare", "--unit", "ms", "--json", code=3
+    )
+    assert json.loads(done.stdout.splitlines()[0])["overhead"]["ratio"] < 1
+    (tmp_path / "app").touch()
+    done = call("judge", "two.csv", "--reference", "vm", "--candidate", "app", code=2)
+    assert "'app' is not there" in words(done)
+    assert "vm and app are files or directories, too: to judge those, leave two.csv out" in words(done)
+
+
+def test_one_path_is_not_both_sides(tmp_path):
+    make_outputs(tmp_path, count=1)
+    done = call("judge", "--reference", tmp_path / "bare", "--candidate", tmp_path / "vm/../bare", code=2)
+    assert "are the same: name another path for one of the sides" in words(done)
+
+
+def test_a_directory_of_one_side_is_said_to_hold_its_outputs(tmp_path):
+    output = ROOT / "tests/outputs/stream.out"
+    assert "stream.out: holds output of STREAM 5, of one side only" in words(call("judge", output, code=2))
 
 
 def run_loop(folder, change=lambda text: text):

@@ -231,14 +231,16 @@ ODD = {
         "is Google Benchmark's JSON with means alone: they cannot be judged",
     ),
     "no-unit.csv": (b"native,virtual\n1,2\n", "a value without a unit does not say what is better: add "
-    "--better lower"),
+    "its unit, such as --unit ms"),
+    "script": (b'#!/usr/bin/env python3\n"A small program"\nimport sys\nprint(1, 2)\n', "is not in a format "
+    "that virtqual knows: it reads tables of numbers"),
     "date.csv": (b"side,value,unit,start\nnative,1,s,noon\n", "start: is 'noon': write seconds or "
     "milliseconds"),
     "typo.csv": (b"side,value,units\nnative,1,s\n", "units: is not a column of this file: did you mean "
     "unit?"),
     "three.csv": (b"side,value,unit\na,1,s\nb,1,s\nc,1,s\n", "with more than two sides: choose two by "
     "--reference"),
-    "cut.json": (b'{"results": [{"command": "a", "times": [1.0', "is no JSON"),
+    "cut.json": (b'{"results": [{"command": "a", "times": [1.0', "is not JSON"),
 }  # fmt: skip
 
 

@@ -108,7 +108,7 @@ def test_one_budget_in_all_notations(stated, fraction):
 
 @pytest.mark.parametrize("stated", ["0.95", "0.5", "1", "5", "100%", "-5%", "nan", "inf", "5 percent", ""])
 def test_what_may_mean_two_things_is_refused(stated):
-    with pytest.raises(ValueError, match="is no budget or margin: write 5%"):
+    with pytest.raises(ValueError, match="is not a budget or margin: write a percentage"):
         read_budget(stated)
 
 
