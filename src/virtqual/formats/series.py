@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from virtqual.errors import UsageError
-from virtqual.files.wording import list_names
+from virtqual.files.wording import list_names, pluralize
 from virtqual.formats.found import FoundRun, Wanted, choose_better
 from virtqual.formats.turns import Timed, describe_block, find_pairs, make_times, refuse_paired
 from virtqual.session.measured import MAX_AMOUNT, MIN_AMOUNT, FileRun, FileSeries
@@ -58,6 +58,9 @@ def make_series(
         one = FileSeries(found[0].line, metric, key[1], labels=labels)
         _fill(one, found, why, paired=paired)
         series.append(one)
+        if alone := len(found) - len(one.runs):
+            name = " ".join(filter(None, key))
+            notes.append(f"{name}: left out, {pluralize(alone, 'run')} without a neighbour of the other side")
     return series, notes
 
 

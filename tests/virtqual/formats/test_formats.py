@@ -63,6 +63,14 @@ def test_each_side_may_be_a_file_of_its_own(tmp_path):
     assert any("a performance log says when each run ended" in note for note in loaded.notes)
 
 
+def test_runs_that_found_no_partner_are_named(tmp_path):
+    file, sides = tmp_path / "runs.csv", "abbaabbaa"
+    rows = [f"{side},{1 + 0.01 * row},s,{1e9 + 60 * row}" for row, side in enumerate(sides)]
+    file.write_text("\n".join(["side,value,unit,start", *rows]) + "\n")
+    notes = load_file(file, NONE, NOTHING).notes
+    assert "value: left out, 1 run without a neighbour of the other side" in notes
+
+
 def test_sides_of_a_file_are_chosen_by_name():
     file = FILES / "hyperfine-1.json"
     ((one,),) = load_file(file, ("second", "bin first"), NOTHING).sessions.values()
