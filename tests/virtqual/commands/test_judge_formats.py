@@ -106,7 +106,8 @@ def test_a_report_is_written(tmp_path, suffix):
         "osu?"),
         ((FORMATS / "hyperfine-1.json", "--budget", "5", "--margin", "3%"), "did you mean 5%?"),
         (("bare/", "vm/"), "--reference PATH --candidate PATH"),
-        (("--reference", FORMATS, "--candidate", ROOT / "docs", "--reader", "steam"), "virtqual: unknown reader 'steam'"),
+        (("--reference", FORMATS, "--candidate", ROOT / "docs", "--reader", "steam"), "virtqual: unknown "
+        "reader 'steam' (--reader): did you mean stream?"),
         ((FORMATS / "perflog-4.log", "--reader", "stream"), "this is not the output of STREAM 5"),
         ((FORMATS / "columns-with-order.csv",), "a value without a unit does not say what is better"),
         ((FORMATS / "perflog-2.log",), "nothing says what is allowed; state it by --budget 5% --margin 3%"),
