@@ -194,7 +194,7 @@ def test_the_table_says_what_the_lines_say(judge):
     done = judge(rows(1.3, sizes=("16", "256")) + rows(setting="[b]x[/b]", metric="scalar"), *ON_ONE_HOST)
     assert "OVER elapsed@small: virtual is 29.9% slower" in " ".join(done.stdout.split())
     assert "[b]x[/b]" in done.stdout
-    assert "a file of pairs is not the checks that a class asks for" in " ".join(done.stdout.split())
+    assert "OVER; as you state: one host" in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize(
