@@ -191,3 +191,15 @@ def test_help_is_folded_between_words_in_80_columns():
         assert max((len(line) for one in paragraphs for line in one.splitlines()), default=0) <= 78, (
             command.name
         )
+
+
+def test_names_are_above_numbers_that_leave_no_room(shown, metrics, make):
+    """Wide intervals squeezed the names into five characters, one syllable a line."""
+    terminal, _ = shown
+    metric = metrics["hpl"].model_copy(update={"unit": "10^6 particle steps/s, all"})
+    wild = make(metric, [4.1, 0.9, 3.3, 5.2], setting="1 rank, N=640", native=0.0012345)
+    terminal.console.print(table_of([alone(wild, FIVE, PRIOR)]))
+    lines = [line.rstrip() for line in terminal.console.file.getvalue().splitlines()]
+    assert lines[0] == "metric"
+    assert "hpl 1 rank, N=640" in lines
+    assert lines[1].split()[0] == "native"

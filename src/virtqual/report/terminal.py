@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TextColumn
@@ -39,6 +39,10 @@ _STYLE = {
 
 #: A session from elsewhere may hold megabytes of text, which a terminal takes minutes to break into lines.
 MAX_VALUE_CHARS = 4000
+#: Width of tables, and the room below which names do not share lines with numbers.
+MAX_WIDTH, MIN_NAME_CHARS = 80, 12
+#: Columns of words; those of numbers are aligned to the right.
+_LEFT = ("unit", "verdict")
 
 
 class Terminal:
@@ -255,6 +259,9 @@ class Name:
 
     text: str
 
+    def __str__(self) -> str:
+        return self.text
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the text with line breaks for the width that there is."""
         yield Text("\n".join(fold_name(self.text, options.max_width)), overflow="fold")
@@ -285,38 +292,70 @@ def fold_name(text: str, width: int) -> list[str]:
     return lines
 
 
-def table_of(verdicts: Sequence[Verdict]) -> Table:
-    """Return the table of all verdicts, 80 columns wide at most."""
+_Cells = tuple[str | Text | Name, ...]
+
+
+def table_of(verdicts: Sequence[Verdict]) -> Table | Group:
+    """Return the table of all verdicts, 80 columns wide at most.
+
+    If values and intervals leave no room for names, a name has the line above its numbers.
+    """
     # Changes alone are shown as estimates; a change beside an overhead gets a line of its own.
     has_overheads = any(verdict.gate == "overhead" for verdict in verdicts)
     only_change = not has_overheads and any(verdict.judged is not None for verdict in verdicts)
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("metric", overflow="fold")
-    for title in verdicts[0].labels if verdicts else NATIVE_AND_VIRTUAL:
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("unit", no_wrap=True)
-    table.add_column("change, slower by" if only_change else "slower by", justify="right", no_wrap=True)
-    # Without any budget, as of a baseline, names get its room.
-    has_limits = any(verdict.at_most != "-" for verdict in verdicts)
-    if has_limits:
-        table.add_column("at most", justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("pairs", justify="right", no_wrap=True)
+    titles = ["metric", *(verdicts[0].labels if verdicts else NATIVE_AND_VIRTUAL), "unit"]
+    titles += ["change, slower by" if only_change else "slower by", "at most", "verdict", "pairs"]
+    rows: list[tuple[_Cells, str]] = []
     for verdict in verdicts:
         is_beside = has_overheads and verdict.gate == "change"
         has_estimate = not (only_change or is_beside) or verdict.judged is not None
-        rows = [_row(verdict, beside=is_beside, has_estimate=has_estimate)]
+        rows.append((_row(verdict, beside=is_beside, has_estimate=has_estimate), ""))
         if verdict.points and verdict.estimate and has_estimate:
             mean = verdict.estimate.brief_text(verdict.better), verdict.mean.at_most(verdict.better)
             sizes = f"  mean of {pluralize(len(verdict.points), 'size')}"
-            rows.append((sizes, "", "", "", *mean, "", ""))
-        for index, cells in enumerate(rows):
-            shown = cells if has_limits else (*cells[:-3], *cells[-2:])
-            table.add_row(*shown, style="dim" if index else None)
+            rows.append(((sizes, "", "", "", *mean, "", ""), "dim"))
+    # Without any budget, as of a baseline, names get its room.
+    if all(verdict.at_most == "-" for verdict in verdicts):
+        del titles[5]
+        rows = [((*cells[:5], *cells[6:]), style) for cells, style in rows]
+    widths = [
+        max(map(_measure, column)) for column in zip(titles, *(cells for cells, _ in rows), strict=True)
+    ]
+    room = MAX_WIDTH - sum(width + 1 for width in widths[1:])
+    if room < min(widths[0], MIN_NAME_CHARS):
+        return Group(*_put_names_above(titles, rows, widths))
+    return _make_table(titles, rows)
+
+
+def _make_table(titles: Sequence[str], rows: Sequence[tuple[_Cells, str]]) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column(titles[0], overflow="fold")
+    for title in titles[1:]:
+        table.add_column(title, justify="left" if title in _LEFT else "right", no_wrap=True)
+    for cells, style in rows:
+        table.add_row(*cells, style=style or None)
     return table
 
 
-def _row(verdict: Verdict, *, beside: bool, has_estimate: bool) -> tuple[str | Text | Name, ...]:
+def _put_names_above(
+    titles: Sequence[str], rows: Sequence[tuple[_Cells, str]], widths: Sequence[int]
+) -> Iterator[Text]:
+    """Yield the lines of a table in which the name of each row is a line above its numbers."""
+    heads: _Cells = tuple(titles)
+    for (name, *cells), style in ((heads, "dim"), *rows):
+        words = [cell if isinstance(cell, Text) else Text(str(cell)) for cell in cells]
+        for word, title, width in zip(words, titles[1:], widths[1:], strict=True):
+            word.align("left" if title in _LEFT else "right", width)
+        yield Text(str(name), style=style)
+        yield Text(" ", style=style).join([Text(" "), *words])
+
+
+def _measure(cell: str | Text | Name) -> int:
+    """Return the width of a cell on one line."""
+    return cell_len(str(cell))
+
+
+def _row(verdict: Verdict, *, beside: bool, has_estimate: bool) -> _Cells:
     """Return the row of a verdict; one `beside` an overhead is its change, and has no values of its own."""
     deciding, where = verdict.deciding, f", {verdict.where}" if verdict.where and has_estimate else ""
     shown, at_most = "-", "-"
