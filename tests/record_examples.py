@@ -1,7 +1,10 @@
-"""Records the example sessions that the package ships: ``python tests/record_examples.py``.
+"""Records the example sessions that the package ships: ``python tests/record_examples.py [NAME]...``.
+
+With ``--conclude`` the recorded runs are judged again by today's code, and nothing is run.
 
 They are sessions of `virtqual qualify` and ReFrame on the tests' stand-ins for Slurm, LAMMPS, STREAM and OSU,
-which make up their times: 1.5 % slower, 17 % slower, and VMs whose clock is slow to read.  A session
+which make up their times: 1.5 % slower, 17 % slower, and VMs whose clock is slow to read.  The load of the
+machine is that of an idle one: preflight would refuse what other work disturbs.  A session
 of a cluster may replace one: it is the log, compressed (``src/virtqual/data/examples/NAME.jsonl.gz``).
 """
 
@@ -13,12 +16,13 @@ from pathlib import Path
 
 from conftest import FAKE, Site, build_site
 from virtqual import paths
-from virtqual.qualify.checking import check_session
-from virtqual.session.log import LOG
+from virtqual.qualify.checking import check_session, judge_again
+from virtqual.session.log import LOG, Log
 from virtqual.session.packed import SUFFIX, unpack
+from virtqual.session.store import load
 from virtqual.stack.manifest import Manifest, Program
 
-LABEL = "example of stand-ins: all times are made up"
+LABEL = "example of stand-ins: times and load are made up"
 #: How often a session is recorded on a machine that is busy.
 MAX_ATTEMPTS = 8
 #: LAMMPS, STREAM on one core and messages within a node.
@@ -99,7 +103,24 @@ def find_problems(name: str) -> list[str]:
     return check_session(unpack(paths.examples() / f"{name}{SUFFIX}")).doubts
 
 
+def conclude(name: str) -> bytes:
+    """Return the log of a recorded example with the conclusion that its runs come to now."""
+    recorded = unpack(paths.examples() / f"{name}{SUFFIX}")
+    session = judge_again(load(recorded), recorded)
+    with tempfile.TemporaryDirectory() as place:
+        log = Log(Path(place))
+        lines = (recorded / LOG).read_bytes().splitlines(keepends=True)
+        log.path.write_bytes(b"".join(line for line in lines if b'"event":"concluded"' not in line))
+        log.conclude(session)
+        return log.path.read_bytes()
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--conclude"]:
+        for name in EXAMPLES:
+            content = gzip.compress(conclude(name), mtime=0)
+            (paths.examples() / f"{name}{SUFFIX}").write_bytes(content)
+        sys.exit()
     for name in sys.argv[1:] or EXAMPLES:
         for _ in range(MAX_ATTEMPTS):
             (paths.examples() / f"{name}{SUFFIX}").write_bytes(gzip.compress(record(name), mtime=0))
