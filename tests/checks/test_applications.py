@@ -129,7 +129,7 @@ def test_results_that_differ_between_the_sides_are_refused(equipped):
     assert done.returncode != 0
     for answer in ("RMS of U", "potential energy at step 0", "total energy at step 100"):
         assert f"not the same result: {answer} is" in outcome(done), outcome(done)
-    assert not re.search(r"^WITHIN|\bWITHIN +[0-9]", outcome(done), re.MULTILINE)
+    assert "WITHIN" not in outcome(done)
 
 
 def test_fields_that_no_atmosphere_can_have_are_refused(equipped):

@@ -376,7 +376,7 @@ def _explain_table(verdicts: Sequence[Verdict]) -> str:
         note += "; 2x is twice as slow"
     note += "."
     if any(verdict.at_most != "-" for verdict in verdicts):
-        note += " At most: budget+margin. WITHIN ends below their sum, OVER starts above the budget."
+        note += " At most: budget+margin. To pass, an interval has to end below their sum."
     if any(verdict.points for verdict in verdicts):
         nearest = "nearest to its limit" if any(verdict.judged for verdict in verdicts) else "that is slowest"
         note += f" A curve's row is the size {nearest}, or the range that is over."
