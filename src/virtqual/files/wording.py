@@ -173,7 +173,8 @@ def suggest_similar(name: str, valid_names: Iterable[str]) -> str | None:
     meant = [known for known in names if name.lower().replace(" ", "_") in _SYNONYMS.get(known, ())]
     # Of a name of two letters one may be wrong.
     likeness = 0.5 if len(name) <= 3 else 0.6
-    matches = meant or get_close_matches(name, names, n=3, cutoff=likeness)
+    begun = [known for known in names if len(name) > 2 and known.startswith(name)]
+    matches = meant or get_close_matches(name, names, n=3, cutoff=likeness) or begun
     return f"did you mean {' or '.join(matches)}?" if matches else None
 
 
