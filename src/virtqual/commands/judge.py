@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Annotated, Any, Literal, get_args
 import typer
 from rich.text import Text
 
+from virtqual.commands.answers import parse_percent, print_lines
 from virtqual.commands.options import check_against
 from virtqual.errors import UsageError
 from virtqual.files.wording import list_names
@@ -23,7 +23,6 @@ from virtqual.formats.load import Loaded, load_file, load_two
 from virtqual.references import project_references
 from virtqual.report.console import verbatim
 from virtqual.report.judged import JudgedFile, check_name, write_report
-from virtqual.report.lines import SessionLine, VerdictLine
 from virtqual.report.terminal import Terminal
 from virtqual.session.conclusion import EXIT_CODES
 from virtqual.session.held_back import ADVICE, UNKNOWN_HOSTS, estimate, hold_back, state_same_host
@@ -32,7 +31,6 @@ from virtqual.session.measured import FileSeries
 from virtqual.session.measured_cases import CaseMaker
 from virtqual.verdict import Case, SessionVerdict, first_of, judge_sessions
 from virtqual.verdict.budget import Budget, BudgetError, Gate
-from virtqual.verdict.notation import read_budget
 from virtqual.verdict.outcome import Outcome
 from virtqual.verdict.pairs import Series
 from virtqual.verdict.verdict import Verdict
@@ -47,15 +45,8 @@ _NO_FILE = (
 )
 
 
-def _parse_budget(text: str) -> float:
-    try:
-        return read_budget(text)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
 def _percent_option(text: str) -> Any:
-    return typer.Option(parser=_parse_budget, metavar="PERCENT", help=text)
+    return typer.Option(parser=parse_percent, metavar="PERCENT", help=text)
 
 
 def _name_option(text: str, metavar: str = "NAME") -> Any:
@@ -244,17 +235,7 @@ def _list_reasons(answer: SessionVerdict, loaded: Loaded, remarks: Sequence[str]
 def _print_lines(judged: Judged, loaded: Loaded, remarks: Sequence[str]) -> None:
     for note in loaded.notes:
         print(f"note: {note}", file=sys.stderr)
-    try:
-        for name, answer in judged:
-            for verdict in answer.verdicts:
-                print(VerdictLine(session=name, **dict(verdict)).model_dump_json(by_alias=True))
-            reasons, slow_runs = _list_reasons(answer, loaded, remarks), answer.slow_runs
-            line = SessionLine(session=name, outcome=answer.outcome, slow_runs=slow_runs, reasons=reasons)
-            print(line.model_dump_json(by_alias=True))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader, such as `head`, has ended: the exit code is the same.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    print_lines((name, answer, _list_reasons(answer, loaded, remarks)) for name, answer in judged)
 
 
 def _print_tables(judged: Judged, loaded: Loaded, remarks: Sequence[str]) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from virtqual.commands.answers import parse_percent, print_lines
 from virtqual.errors import INTERRUPTED, UsageError, exit_code_of
 from virtqual.pair.measure import Limits, Measurement
 from virtqual.pair.metrics import check_readers, parse_metrics
@@ -23,11 +21,10 @@ from virtqual.pair.progress import Progress
 from virtqual.pair.report import describe, describe_next, list_caveats
 from virtqual.report.console import verbatim
 from virtqual.report.judged import check_name, write_report
-from virtqual.report.lines import SessionLine, VerdictLine
 from virtqual.report.summary import describe_answer, sort_lines
 from virtqual.report.terminal import Terminal
 from virtqual.session.conclusion import EXIT_CODES
-from virtqual.verdict.notation import read_budget
+from virtqual.verdict.labels import REFERENCE_AND_CANDIDATE
 
 #: Longer names would leave no room in the table of verdicts.
 MAX_NAME_CHARS = 16
@@ -36,15 +33,8 @@ _DECIDED = "What is allowed, and when it ends"
 _KEPT = "What is kept and shown"
 
 
-def _parse_percent(text: str) -> float:
-    try:
-        return read_budget(text)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
 def _percent(text: str) -> Any:
-    return typer.Option(parser=_parse_percent, metavar="PERCENT", help=text, rich_help_panel=_DECIDED)
+    return typer.Option(parser=parse_percent, metavar="PERCENT", help=text, rich_help_panel=_DECIDED)
 
 
 def _measured(*names: str, help: str, **more: Any) -> Any:
@@ -221,7 +211,7 @@ def _begin_plan(asked: dict[str, Any], csv: Path | None) -> tuple[Files, Plan]:
     if margin == 0:
         raise UsageError("--margin 0 would take infinitely many pairs: state one such as 3%")
     check_readers(asked["readers"])
-    names = _check_names(asked["names"]) if asked["names"] else ("reference", "candidate")
+    names = _check_names(asked["names"]) if asked["names"] else REFERENCE_AND_CANDIDATE
     files = Files(csv or Path(f"pair-{datetime.now():%Y%m%d-%H%M%S}.csv"))
     files.check_new()
     plan = Plan(**asked | {"names": names})
@@ -296,32 +286,12 @@ def _measure(plan: Plan, files: Files, limits: Limits, *, as_json: bool) -> None
     raise typer.Exit(code)
 
 
-@contextmanager
-def _ignore_closed_pipe() -> Iterator[None]:
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader, such as `head`, has ended: the exit code is the same.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _print_lines(measurement: Measurement) -> None:
     """Print the lines of `virtqual judge --json`."""
     assert measurement.answer is not None  # it was judged
-    answer, name = measurement.answer.verdict, measurement.table.session
-    with _ignore_closed_pipe():
-        for verdict in answer.verdicts:
-            print(VerdictLine(session=name, **dict(verdict)).model_dump_json(by_alias=True))
-        slow_runs = answer.slow_runs
-        reasons = [slow_runs.text, slow_runs.lost_text, *list_caveats(measurement)]
-        line = SessionLine(
-            session=name,
-            outcome=answer.outcome,
-            slow_runs=slow_runs,
-            reasons=[text for text in reasons if text],
-        )
-        print(line.model_dump_json(by_alias=True))
+    answer = measurement.answer.verdict
+    reasons = [answer.slow_runs.text, answer.slow_runs.lost_text, *list_caveats(measurement)]
+    print_lines([(measurement.table.session, answer, [*filter(None, reasons)])])
 
 
 def _print_answer(measurement: Measurement, *, is_interrupted: bool) -> None:

@@ -10,8 +10,8 @@ from virtqual.errors import UsageError
 from virtqual.files.wording import list_names, pluralize
 from virtqual.formats.found import FoundRun, Wanted, choose_better
 from virtqual.formats.turns import Timed, describe_block, find_pairs, make_times, refuse_paired
-from virtqual.session.measured import MAX_AMOUNT, MIN_AMOUNT, FileRun, FileSeries
-from virtqual.verdict.labels import Labels
+from virtqual.session.measured import MAX_AMOUNT, MIN_AMOUNT, FileRun, FileSeries, make_stated_metric
+from virtqual.verdict.labels import REFERENCE_AND_CANDIDATE, Labels
 from virtqual.verdict.metric import Metric
 from virtqual.verdict.pairs import SIDES
 
@@ -111,7 +111,7 @@ def _find_common(file: str, groups: Mapping[_Key, Sequence[FoundRun]]) -> tuple[
             alone[runs[0].side or "native"].append(" ".join(filter(None, key)))
     notes = [
         f"left out, on the {name} side only: {list_names(alone[side], _SHOWN)}"
-        for side, name in zip(SIDES, ("reference", "candidate"), strict=True)
+        for side, name in zip(SIDES, REFERENCE_AND_CANDIDATE, strict=True)
         if alone[side]
     ]
     if not both:
@@ -157,15 +157,8 @@ def _make_metric(file: str, name: str, runs: Sequence[FoundRun], wanted: Wanted)
     better = stated.pop() if stated and not wanted.better else choose_better(file, name, unit, wanted)
     is_curve = None not in runs[0].values
     _check_amounts(file, name, runs)
-    return Metric.model_construct(
-        name=name,
-        unit=unit or "(no unit)",
-        better=better,
-        family="measured",
-        kind="curve" if is_curve else "scalar",
-        axis="size" if is_curve else "",
-        axis_unit=runs[0].axis_unit if is_curve else "",
-        description="as a file states it",
+    return make_stated_metric(
+        name, unit or "(no unit)", better, is_curve=is_curve, axis_unit=runs[0].axis_unit
     )
 
 

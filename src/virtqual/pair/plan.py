@@ -17,6 +17,7 @@ from virtqual.errors import UsageError
 from virtqual.files.records import load, write_record
 from virtqual.pair.metrics import AskedMetric
 from virtqual.pair.notes import Note
+from virtqual.verdict.labels import REFERENCE_AND_CANDIDATE
 from virtqual.verdict.notation import format_percent
 
 #: How each option of a plan is written on the command line.
@@ -46,7 +47,7 @@ class Plan(BaseModel, extra="forbid", frozen=True):
 
     schema_: Literal["virtqual-pair/1"] = Field(alias="schema", default="virtqual-pair/1")
     commands: tuple[str, str]
-    names: tuple[str, str] = ("reference", "candidate")
+    names: tuple[str, str] = REFERENCE_AND_CANDIDATE
     #: Without any, and without readers, the wall time is measured.
     metrics: tuple[AskedMetric, ...] = ()
     #: Names of `virtqual.programs.readers`.

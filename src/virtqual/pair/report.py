@@ -12,7 +12,7 @@ from virtqual.pair.metrics import WALL_TIME
 from virtqual.pair.notes import FACTS, describe_fact, list_changes, list_differences
 from virtqual.pair.plan import Plan
 from virtqual.report.judged import JudgedFile
-from virtqual.verdict.labels import Labels
+from virtqual.verdict.labels import REFERENCE_AND_CANDIDATE, Labels
 from virtqual.verdict.notation import format_percent
 from virtqual.verdict.pairs import SIDES, Side
 
@@ -98,7 +98,7 @@ def write_command(measurement: Measurement) -> str:
     for reader in plan.readers:
         words += ["--reader", reader]
     words += ["--budget", format_percent(plan.budget), "--margin", format_percent(plan.margin)]
-    if plan.names != ("reference", "candidate"):
+    if plan.names != REFERENCE_AND_CANDIDATE:
         words += ["--names", *plan.names]
     for prepare in dict.fromkeys(plan.prepare):
         words += ["--prepare", prepare]
@@ -133,7 +133,7 @@ def describe(measurement: Measurement, exit_code: int | None = None) -> JudgedFi
 def _make_title(plan: Plan) -> str:
     """Return what is compared: the words for the sides, or without them the commands."""
     words = plan.names
-    if words == ("reference", "candidate"):
+    if words == REFERENCE_AND_CANDIDATE:
         words = (_shorten(plan.commands[0]), _shorten(plan.commands[1]))
     return f"{words[1]} against {words[0]}"
 

@@ -18,8 +18,8 @@ from virtqual.verdict import SessionVerdict, judge_sessions
 from virtqual.verdict.alternation import list_standard_order
 from virtqual.verdict.budget import Budget
 from virtqual.verdict.case import Case
-from virtqual.verdict.labels import Labels
-from virtqual.verdict.pairs import Sample, Series, Side
+from virtqual.verdict.labels import REFERENCE_AND_CANDIDATE, Labels
+from virtqual.verdict.pairs import SIDES, Sample, Series, Side
 from virtqual.verdict.rule import LOOKS, MIN_PAIRS_TO_QUALIFY
 
 #: Sizes of the values of each series; a scalar has the size None.
@@ -28,7 +28,7 @@ Shapes = dict[SeriesKey, tuple[float | None, ...]]
 Reasons = Mapping[tuple[int, Side], str]
 
 #: The sides in files: `Side` has their names in sessions.
-ROLES: dict[Side, str] = {"native": "reference", "virtual": "candidate"}
+ROLES: dict[Side, str] = {side: REFERENCE_AND_CANDIDATE.of(side) for side in SIDES}
 #: What the file has for a series without a setting of its own: its column must not be empty.
 NO_SETTING = "as run"
 

@@ -369,7 +369,11 @@ class _Reader:
         if row.session not in self._sessions and len(self._sessions) == MAX_SESSIONS:
             message = f"is one of more than {MAX_SESSIONS} sessions: split the file."
             raise DataError([*self._problems, Problem(self._file, line, "session", message)])
-        series = FileSeries(line, _make_metric(row), row.setting)
+        series = FileSeries(
+            line,
+            make_stated_metric(row.metric, row.unit, row.better, is_curve=row.size is not None),
+            row.setting,
+        )
         self._check_kind(line, row, self._first_series.setdefault(row.metric, series))
         self._sessions.setdefault(row.session, []).append(series)
         self._series[row.session, row.metric, row.setting] = series
@@ -417,18 +421,21 @@ class _Reader:
                 )
 
 
-def _make_metric(row: SampleRow) -> Metric:
-    """Return a metric as the file states it; the catalogue's rules for names do not hold for it."""
-    is_curve = row.size is not None
+def make_stated_metric(
+    name: str, unit: str, better: Direction, *, is_curve: bool, axis_unit: str = ""
+) -> Metric:
+    """Return a metric as a file states it; the catalogue's rules for names do not hold for it.
+
+    Many files do not say in which unit their sizes are.
+    """
     return Metric.model_construct(
-        name=row.metric,
-        unit=row.unit,
-        better=row.better,
+        name=name,
+        unit=unit,
+        better=better,
         family="measured",
         kind="curve" if is_curve else "scalar",
         axis="size" if is_curve else "",
-        # A file does not say in which unit its sizes are.
-        axis_unit="",
+        axis_unit=axis_unit if is_curve else "",
         description="as a file states it",
     )
 
